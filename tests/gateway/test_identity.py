@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lamina.gateway.identity import ClientIdentity, identify_client
+from lamina.gateway.identity import ClientIdentity, identify_client, read_header_identity
 
 SESSION = (b"x-claude-code-session-id", b"s1")
 
@@ -61,4 +61,4 @@ def billing(words: str) -> dict[str, Any]:
 def test_a_request_names_its_conversation_and_that_of_its_parent(
     headers: list[tuple[bytes, bytes]], request_body: dict[str, Any], identity: ClientIdentity
 ) -> None:
-    assert identify_client(headers, request_body) == identity
+    assert identify_client(read_header_identity(headers), request_body) == identity

@@ -13,7 +13,7 @@ from lamina.dialects.usage import Usage
 from lamina.gateway.answer import _HeldPieces
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.client_connection import BodyRoom, BodyTicket, ClientConnection, ClientLink
-from lamina.gateway.client_request import ClientRequest
+from lamina.gateway.client_request import ClientRequest, LastHead
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.policies import PauseBook
 from lamina.gateway.usage import UsageReader
@@ -33,7 +33,7 @@ def test_a_body_is_read_with_and_without_a_link_to_the_server(*, has_link: bool)
         async def receive() -> Any:
             return messages.pop(0)
 
-        link = ClientLink(lambda: None)
+        link = ClientLink(lambda: None, LastHead())
         client = ClientConnection(receive, [], GatewaySettings(), link if has_link else None)
         with BodyTicket(BodyRoom(1_000, seconds=1)) as ticket:
             return await client.read_body(ticket), link

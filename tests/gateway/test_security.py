@@ -403,6 +403,9 @@ def test_a_body_is_refused_by_its_length_before_it_is_sent() -> None:
             assert answer.startswith(b"HTTP/1.1 413 ")
             answer = await raw(gateway, head + b"x-long: " + b"x" * 70_000 + b"\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 431 ")
+            trailers = b"0\r\n" + b"x-after: and more\r\n" * 5_000
+            answer = await raw(gateway, head + b"transfer-encoding: chunked\r\n\r\n" + trailers)
+            assert answer.startswith(b"HTTP/1.1 431 ")
             assert stub.seen == []
 
     asyncio.run(main())

@@ -59,11 +59,21 @@ YOUNG_OBJECTS = 20_000
 
 
 def create_app(
-    settings: GatewaySettings, *, environment: Mapping[str, str] | None = None, journal: Journal | None = None
+    settings: GatewaySettings,
+    *,
+    environment: Mapping[str, str] | None = None,
+    journal: Journal | None = None,
+    is_supervised: bool = False,
 ) -> GatewayApp:
-    """The application. Its store and its connections are opened when it starts."""
+    """The application. Its store and its connections are opened when it starts.
+
+    `is_supervised`: somebody reads its log, and wants to know of requests that it was killed before it
+    answered.
+    """
     app_environment = os.environ if environment is None else environment
-    return GatewayApp(_Shared(settings, app_environment, journal or open_journal(settings, app_environment)))
+    if journal is None:
+        journal = open_journal(settings, app_environment, is_supervised=is_supervised)
+    return GatewayApp(_Shared(settings, app_environment, journal))
 
 
 class GatewayApp:

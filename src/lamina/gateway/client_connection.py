@@ -11,6 +11,7 @@ from typing import Any, Self
 from anyio import to_thread
 
 from lamina.gateway import limits
+from lamina.gateway.client_request import LastHead
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.packed_bodies import unpack
 from lamina.gateway.refusals import Refusal
@@ -29,11 +30,12 @@ class ClientLink:
     """What the server and the reader of one request tell each other, beside ASGI.
 
     `wants_whole_body`: the reader need not be woken for each piece. `body_is_complete`: nothing of it is
-    still to come. `has_left`: the client has closed the connection.
+    still to come. `has_left`: the client has closed the connection. `last_head` belongs to the connection.
     """
 
-    def __init__(self, resume_reading: Callable[[], None]) -> None:
+    def __init__(self, resume_reading: Callable[[], None], last_head: LastHead) -> None:
         self._resume_reading = resume_reading
+        self.last_head = last_head
         self._on_leaving: Callable[[], object] | None = None
         self.wants_whole_body = False
         self.body_is_complete = False

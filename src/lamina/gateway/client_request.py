@@ -1,4 +1,7 @@
-"""The head of a client's HTTP request, read once from its ASGI scope: who asks, for what, and whom."""
+"""The head of a client's HTTP request: who asks, for what, and whom.
+
+What its headers say is read once for all requests of a connection that bring the same ones.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,70 @@ from yarl import URL
 
 from lamina.core.text.characters import lower_ascii
 from lamina.gateway.calls import IncomingRequest
+from lamina.gateway.config import GatewaySettings
+from lamina.gateway.identity import ClientIdentity, read_header_identity
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import RouteMatch, match_route
-from lamina.gateway.security import Headers, Visitor, read_header
-from lamina.gateway.upstreams import Upstream, Upstreams, request_headers, upstream_url
+from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header, read_list
+from lamina.gateway.upstreams import Upstream, Upstreams, join_url, request_headers
 
 Scope = MutableMapping[str, Any]
+
+UPGRADE_REQUIRED = 426
+
+
+class ClientHead(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What the headers of a request say, whatever its path and its body.
+
+    `headers` are all but the length of the body. `is_off`: the client has switched lamina off. `sent_headers`
+    are those that were made of them, by the name of the upstream, the added betas, and whether the body was
+    unpacked.
+    """
+
+    headers: Headers
+    visitor: Visitor
+    identity: ClientIdentity
+    is_off: bool
+    sent_headers: dict[tuple[str, str, bool], CIMultiDict[str]] = msgspec.field(default_factory=dict)
+
+    @classmethod
+    def read(cls, headers: Headers, settings: GatewaySettings) -> ClientHead:
+        """Read headers. Raises Refusal if a request with them is not served here."""
+        visitor = admit_visitor(headers, settings)
+        _refuse_transfer(headers)
+        return cls(
+            headers=headers,
+            visitor=visitor,
+            identity=read_header_identity(headers),
+            is_off=lower_ascii(read_header(headers, b"x-lamina")) == "off",
+        )
+
+
+class LastHead:
+    """The head of the last request on a connection. Most clients send the same headers again and again."""
+
+    def __init__(self) -> None:
+        self._head: ClientHead | None = None
+
+    def read(self, headers: Headers, settings: GatewaySettings) -> ClientHead:
+        """The head of the next request. Raises Refusal as `ClientHead.read` does."""
+        lasting = [header for header in headers if header[0] != b"content-length"]
+        head = self._head
+        if head is None or head.headers != lasting:
+            head = ClientHead.read(lasting, settings)
+            self._head = head
+        return head
+
+
+def _refuse_transfer(headers: Headers) -> None:
+    """Say at once what is not served here.
+
+    After a 426 Codex uses POST instead of a websocket; after a 404 it would try again.
+    """
+    if lower_ascii(read_header(headers, b"upgrade")) == "websocket":
+        raise Refusal(UPGRADE_REQUIRED, "websockets are not served; use POST")
+    if lower_ascii(read_list(headers, b"transfer-encoding")) not in ("", "chunked"):
+        raise Refusal(400, "the only transfer-encoding that is served is chunked")
 
 
 class ClientRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -27,7 +88,7 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     the client wrote it, without the prefix of that upstream. `began` is when it came, by the monotonic clock.
     """
 
-    visitor: Visitor
+    head: ClientHead
     method: str
     path: str
     raw_path: bytes
@@ -38,11 +99,11 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     began: float
 
     @classmethod
-    def read(cls, scope: Scope, visitor: Visitor, upstreams: Upstreams) -> ClientRequest:
+    def read(cls, scope: Scope, head: ClientHead, upstreams: Upstreams) -> ClientRequest:
         """Read a request. Raises Refusal if its path cannot be passed on as it was written."""
         prefixed, path = upstreams.by_prefix(scope["path"])
         return cls(
-            visitor=visitor,
+            head=head,
             method=scope["method"],
             path=scope["path"],
             raw_path=_remove_prefix(scope["raw_path"], prefixed),
@@ -56,13 +117,11 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def passes_unread(self) -> bool:
         """Whether its body is not read: nothing at its path is fitted, or the client switched lamina off."""
-        if self.route.action == "pass":
-            return True
-        return lower_ascii(read_header(self.headers, b"x-lamina")) == "off"
+        return self.head.is_off or self.route.action == "pass"
 
     def url_at(self, upstream: Upstream) -> URL:
         """The address of the same path at an upstream."""
-        return upstream_url(upstream, self.raw_path, self.query)
+        return join_url(upstream.settings.url, self.raw_path, self.query)
 
     def headers_for(
         self,
@@ -73,14 +132,19 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         unpacked: bool = False,
     ) -> CIMultiDict[str]:
         """The headers to send. A key that opened the gateway stays here (`upstreams.request_headers`)."""
-        return request_headers(
-            self.headers,
-            upstream,
-            environment=environment,
-            drop_key=self.visitor.key_is_token,
-            betas=betas,
-            unpacked=unpacked,
-        )
+        key = (upstream.name, betas, unpacked)
+        sent_headers = self.head.sent_headers.get(key)
+        if sent_headers is None:
+            sent_headers = request_headers(
+                self.headers,
+                upstream,
+                environment=environment,
+                drop_key=self.head.visitor.key_is_token,
+                betas=betas,
+                unpacked=unpacked,
+            )
+            self.head.sent_headers[key] = sent_headers
+        return sent_headers.copy()
 
     def wants_events(self, incoming: IncomingRequest) -> bool:
         """Whether the client expects an event stream, in which comments are allowed."""

@@ -16,18 +16,17 @@ from typing import Any
 import msgspec
 from multidict import CIMultiDict
 
-from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
 from lamina.gateway.answer import AnswerRelay, relay_unread
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.client_connection import LINK, BodyTicket, ClientConnection, Receive
-from lamina.gateway.client_request import ClientRequest, Scope
+from lamina.gateway.client_connection import LINK, BodyTicket, ClientConnection, ClientLink, Receive
+from lamina.gateway.client_request import UPGRADE_REQUIRED, ClientRequest, LastHead, Scope
 from lamina.gateway.identity import identify_client
 from lamina.gateway.recording import ExchangeRecord
 from lamina.gateway.refusals import BrokenOff, Refusal
 from lamina.gateway.request_bodies import RequestBody, decode_body
 from lamina.gateway.routes import match_route
-from lamina.gateway.security import admit_visitor, read_header, read_list
+from lamina.gateway.security import read_header
 from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import FLOW, AnswerWriter, ClientGone
 from lamina.gateway.telemetry import record_prepared, watch_status
@@ -35,7 +34,6 @@ from lamina.gateway.upstream_answer import UpstreamAnswer, UpstreamRequest, read
 from lamina.gateway.upstreams import Upstream
 from lamina.telemetry import CallTrace
 
-UPGRADE_REQUIRED = 426
 STOPPING = "the gateway is stopping, and this request took too long to wait for; try again"
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -58,15 +56,18 @@ async def _answer_traced(
     path = scope["path"]
     writer = AnswerWriter(send, scope.get(FLOW))
     try:
-        visitor = admit_visitor(scope["headers"], gateway.settings)
-        _refuse_unserved(scope)
-        gateway.enter(visitor.workspace)
+        link: ClientLink | None = scope.get(LINK)
+        last_head = LastHead() if link is None else link.last_head
+        head = last_head.read(scope["headers"], gateway.settings)
+        _refuse_path(path)
+        workspace = head.visitor.workspace
+        gateway.enter(workspace)
         try:
-            request = ClientRequest.read(scope, visitor, gateway.upstreams)
-            client = ClientConnection(receive, request.headers, gateway.settings, scope.get(LINK))
+            request = ClientRequest.read(scope, head, gateway.upstreams)
+            client = ClientConnection(receive, request.headers, gateway.settings, link)
             await ProxiedExchange(gateway, request, client, writer, trace).run()
         finally:
-            gateway.leave(visitor.workspace)
+            gateway.leave(workspace)
     except Refusal as refusal:
         dialect = match_route("POST", path).dialect
         if refusal.status != UPGRADE_REQUIRED:  # the same request comes again by POST
@@ -87,18 +88,8 @@ async def _answer_traced(
         await _refuse(writer, failure, match_route("POST", path).dialect)
 
 
-def _refuse_unserved(scope: Scope) -> None:
-    """Say at once what is not served here.
-
-    After a 426 Codex uses POST instead of a websocket; after a 404 it would try again. `OPTIONS *` asks about
-    no path, so no upstream can answer it.
-    """
-    headers = scope["headers"]
-    if lower_ascii(read_header(headers, b"upgrade")) == "websocket":
-        raise Refusal(UPGRADE_REQUIRED, "websockets are not served; use POST")
-    if lower_ascii(read_list(headers, b"transfer-encoding")) not in ("", "chunked"):
-        raise Refusal(400, "the only transfer-encoding that is served is chunked")
-    path = scope["path"]
+def _refuse_path(path: str) -> None:
+    """Refuse a path that is none. `OPTIONS *` asks about no path, so no upstream can answer it."""
     if not path.startswith("/"):
         raise Refusal(400, "the request names no path")
     if not {".", ".."}.isdisjoint(path.split("/")):  # an upstream may resolve it to a path outside of its own
@@ -165,7 +156,7 @@ class ProxiedExchange:
         with BodyTicket(gateway.bodies) as ticket:
             packed = await self._client.read_body(ticket)
             text = await self._client.unpack_body(packed, ticket)
-            memory = gateway.memory(self._request.visitor.workspace)
+            memory = gateway.memory(self._request.head.visitor.workspace)
             ticket.set_size(len(text))
             body = decode_body(text, memory, packed=packed)
             await self._client.work_until_left(self._answer(body))
@@ -215,8 +206,8 @@ class ProxiedExchange:
         if route.model and model_field not in request:
             request = {model_field: route.model, **request}
         return IncomingRequest(
-            workspace=self._request.visitor.workspace,
-            identity=identify_client(self._request.headers, request),
+            workspace=self._request.head.visitor.workspace,
+            identity=identify_client(self._request.head.identity, request),
             dialect=DIALECTS[route.dialect],
             upstream=upstream,
             body=body,

@@ -45,9 +45,11 @@ class _ClaudeCodeUser(msgspec.Struct):
     session_id: str = ""
 
 
-def identify_client(headers: Headers, request: Mapping[str, Any]) -> ClientIdentity:
-    """The client's own id for a request. Of a header that came twice the first counts."""
-    identity = _read_identity(dict(reversed(headers)), request)
+def identify_client(in_headers: ClientIdentity, request: Mapping[str, Any]) -> ClientIdentity:
+    """The client's own id for a request: the one in its headers, or else one in its body."""
+    identity = in_headers
+    if not identity.group:
+        identity = _read_body_identity(request)
     if identity.parent or not identity.group.startswith(_CLAUDE_CODE):
         return identity
     if _says_sub_agent(request):
@@ -55,12 +57,17 @@ def identify_client(headers: Headers, request: Mapping[str, Any]) -> ClientIdent
     return identity
 
 
-def _read_identity(by_name: _HeaderValues, request: Mapping[str, Any]) -> ClientIdentity:
-    """The first id that a request has, in its headers or in its body."""
+def read_header_identity(headers: Headers) -> ClientIdentity:
+    """The first id that headers have. Of a header that came twice the first counts."""
+    by_name = dict(reversed(headers))
     for read in (_read_own, _read_claude_code, _read_codex, _read_opencode):
         identity = read(by_name)
         if identity.group:
             return identity
+    return _NOBODY
+
+
+def _read_body_identity(request: Mapping[str, Any]) -> ClientIdentity:
     session = _read_user_id(request)
     if session:
         return _name("claude-code", session)

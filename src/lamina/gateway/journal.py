@@ -42,8 +42,11 @@ _FILE_KINDS = ("sqlite", "sqlite+apsw", "sqlite+sqlite3", "files")
 class Journal:
     """Writes events. Keys and tokens never get here: no caller has a header or a body at hand."""
 
-    def __init__(self, stream: TextIO | None = None, *, path: Path | None = None) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, *, path: Path | None = None, is_supervised: bool = False
+    ) -> None:
         self._stream = stream
+        self._is_supervised = is_supervised
         self._id_prefix = secrets.token_hex(6)
         self._ids = count()
         self._file: JournalFile | None = None
@@ -51,12 +54,14 @@ class Journal:
             self._file = JournalFile(path)
 
     def write_sent(self, *, conversation: str, upstream: str, model: str) -> str:
-        """Write that a request leaves for an upstream. Returns the id that the line about its answer has.
+        """Note that a request leaves for an upstream. Returns the id that the line about its answer has.
 
         If the gateway is killed before that line, this one tells its supervisor that there was a request.
-        The file does not have it.
+        Without a supervisor nobody needs it, and the file does not have it.
         """
         sent_id = f"{self._id_prefix}-{next(self._ids):x}"
+        if not self._is_supervised:
+            return sent_id
         facts = {"id": sent_id, "conversation": conversation, "upstream": upstream, "model": model}
         self._write_line(_encode_event("sent", facts))
         return sent_id
@@ -175,11 +180,13 @@ def place_journal(address: str) -> Path:
     return path.with_name(f"{path.name}{ENDING}")
 
 
-def open_journal(settings: GatewaySettings, environment: Mapping[str, str]) -> Journal:
-    try:
-        return Journal(path=find_journal(settings, environment))
-    except LaminaError:  # the settings of the user are wrong; opening the store says so
-        return Journal()
+def open_journal(
+    settings: GatewaySettings, environment: Mapping[str, str], *, is_supervised: bool = False
+) -> Journal:
+    path = None
+    with contextlib.suppress(LaminaError):  # the settings of the user are wrong; opening the store says so
+        path = find_journal(settings, environment)
+    return Journal(path=path, is_supervised=is_supervised)
 
 
 def _is_sealed(settings: GatewaySettings, environment: Mapping[str, str]) -> bool:

@@ -7,6 +7,7 @@ Paths are matched by their end, since clients put different things before it: `/
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 Action = Literal["generate", "count", "pass"]
@@ -57,6 +58,7 @@ def is_below(path: str, folder: str) -> bool:
     return path.startswith(folder) and path[len(folder) :][:1] in ("", "/")
 
 
+@lru_cache(maxsize=256)
 def match_route(method: str, path: str) -> RouteMatch:
     if method != "POST":
         return PASS

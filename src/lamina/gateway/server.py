@@ -31,6 +31,7 @@ from lamina.core.text.characters import lower_ascii
 from lamina.gateway import limits
 from lamina.gateway.app import PAGE_KEY_VARIABLE, GatewayApp, create_app, tune_garbage_collection
 from lamina.gateway.client_connection import LINK, ClientLink
+from lamina.gateway.client_request import LastHead
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.metrics import METRICS_FOLDER_VARIABLE
 from lamina.gateway.stream import FLOW
@@ -62,7 +63,8 @@ def run_server(
     """
     tune_garbage_collection()
     if listener is not None or settings.workers == 1:
-        server = GatewayServer(make_config(settings, create_app(settings)))
+        app = create_app(settings, is_supervised=listener is not None)
+        server = GatewayServer(make_config(settings, app))
         server.announce = announce
         server.run(sockets=[listener] if listener is not None else None)
         return
@@ -254,11 +256,14 @@ class BoundedProtocol(HttpToolsProtocol):
 
     _header_timer: asyncio.TimerHandle | None = None
     _header_bytes = 0
+    _header_count = 0
     _reads_headers = False
     _link: ClientLink | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._last_head = LastHead()
+        self.headers = []
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -269,16 +274,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._header_bytes = 0
+        self._header_count = 0
         self._reads_headers = True
         super().on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value) + 4)
-        super().on_header(name, value)
 
     def data_received(self, data: bytes) -> None:
         """Read what came.
@@ -294,6 +292,8 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._read_without_offer(data[offer.args[0] :])
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
+        if len(self.headers) > self._header_count:  # unfinished, or after a body
+            self._count_headers()
         if self._reads_headers and self._header_timer is None:
             self._start_timer()
 
@@ -322,10 +322,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._reads_headers = False
+        self._count_headers()
         self._stop_timer()
         if not self.transport.is_closing() and not self._offers_other_protocol():
             super().on_headers_complete()
-            self._link = ClientLink(self.flow.resume_reading)
+            self._link = ClientLink(self.flow.resume_reading, self._last_head)
             self.scope[FLOW] = self.flow  # type: ignore[literal-required]
             self.scope[LINK] = self._link  # type: ignore[literal-required]
 
@@ -345,9 +346,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if is_full or self._link is None or not self._link.wants_whole_body:
             cycle.message_event.set()
 
-    def _count(self, size: int) -> None:
-        self._header_bytes += size
-        if self._header_bytes > limits.HEADER_BYTES:
+    def _count_headers(self) -> None:
+        """Count the headers that have come since the last time, and refuse too many bytes of them."""
+        new_headers = self.headers[self._header_count :]
+        self._header_count += len(new_headers)
+        self._header_bytes += sum(len(name) + len(value) + 4 for name, value in new_headers)
+        if len(self.url) + self._header_bytes > limits.HEADER_BYTES:
             self._refuse(b"431 Request Header Fields Too Large")
 
     def _end_slow_client(self) -> None:

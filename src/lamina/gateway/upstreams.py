@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import NamedTuple
 
 from multidict import CIMultiDict
@@ -84,7 +85,8 @@ class Upstreams:
         """The upstream for a model, else the first one that speaks this API."""
         speaking = self._by_dialect.get(dialect, [])
         for upstream in speaking:
-            if any(fnmatchcase(model, pattern) for pattern in upstream.settings.models):
+            models = upstream.settings.models
+            if models and any(fnmatchcase(model, pattern) for pattern in models):
                 return upstream
         for upstream in speaking:
             if not upstream.settings.models:
@@ -110,9 +112,10 @@ def _guess_dialect(path: str, header_names: set[bytes]) -> str:
     return "openai_chat"
 
 
-def upstream_url(upstream: Upstream, path: bytes, query: bytes) -> URL:
+@lru_cache(maxsize=256)
+def join_url(upstream_url: str, path: bytes, query: bytes) -> URL:
     """The address of a path at an upstream, byte for byte as the client wrote it."""
-    address = upstream.settings.url.rstrip("/") + path.decode("latin-1")
+    address = upstream_url.rstrip("/") + path.decode("latin-1")
     if query:
         address += "?" + query.decode("latin-1")
     return URL(address, encoded=True)
