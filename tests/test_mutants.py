@@ -52,7 +52,7 @@ def test_the_same_seed_draws_the_same_sample_and_each_room_its_share() -> None:
 
 def test_tests_of_the_name_come_first_then_who_imports_then_the_package() -> None:
     nearest = mutants.find_nearest_tests(Path("src/lamina/dialects/gemini/check.py"))
-    assert nearest[0] == "tests/dialects/test_gemini_check.py"
+    assert nearest[0] == "tests/dialects/test_checks.py"
     assert "tests/dialects/test_gemini.py" in nearest
     assert not any("anthropic" in test for test in nearest)
 

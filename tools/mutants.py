@@ -264,7 +264,7 @@ def _first_to_notice(copy: Path, path: Path, *, reach: str) -> str:
 def find_nearest_tests(path: Path) -> list[str]:
     """The tests of a room that are named after a file, then those that import it, then those of its package.
 
-    For `dialects/gemini/check.py` these are `test_gemini_check.py`, then who imports it, then `test_gemini*`.
+    For `dialects/gemini/check.py` these are `test_gemini_check*`, then who imports it, then `test_gemini*`.
     A file that no test names has those of the files that import it.
     """
     nearest = _find_tests_of(path)

@@ -138,3 +138,27 @@ def frame(event: Json) -> bytes:
     prelude = struct.pack(">II", 16 + len(headers) + len(body), len(headers))
     message = prelude + struct.pack(">I", crc32(prelude)) + headers + body
     return message + struct.pack(">I", crc32(message))
+
+
+BREAKING: dict[str, Json] = {
+    "begins_with_user": request(says(), user()),
+    "roles_alternate": request(user(), user()),
+    "ends_with_user": request(user(), says(), modelId="us.anthropic.claude-opus-4-6-v1:0"),
+    "nothing_is_empty": request(user({"text": " "})),
+    "calls_are_answered": request(user(), says(called("t1")), user()),
+    "results_answer_calls": request(user(answers("t1"))),
+    "results_come_first": request(user(), says(called("t1")), user({"text": "a"}, answers("t1"))),
+    "ids_are_allowed": request(user(), says(called("t 1")), user(answers("t 1"))),
+    "names_are_allowed": request(user(), says(called("t1", "fs.read")), user(answers("t1"))),
+    "tools_are_defined": {
+        "modelId": MODEL,
+        "messages": [user(), says(called("t1")), user(answers("t1"))],
+    },
+    "schemas_are_objects": request(user(), toolConfig={"tools": [{"toolSpec": {"name": "a"}}]}),
+    "markers_are_few": request(user({"text": "a"}, POINT, POINT, POINT, POINT, POINT)),
+    "media_are_few": request(user({"text": "a"}, *[document()] * 6)),
+    "documents_are_named": request(user({"text": "a"}, document("rates.pdf"))),
+    "settings_are_in_range": request(user(), inferenceConfig={"temperature": 1.5}),
+}
+
+BROKEN = [(rule, "", broken) for rule, broken in BREAKING.items()]

@@ -14,6 +14,7 @@ from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.values import Budget
 from lamina.dialects.gemini import DIALECT
+from tests.dialects.broken import Change, list_broken
 
 Json = dict[str, Any]
 OPTIONS = Options(repairs=DIALECT.wire.repairs, layout=Layout(context="logged"), carries=DIALECT.wire.carries)
@@ -108,3 +109,116 @@ def _step(dice: Random, name: str) -> list[Json]:
     outputs = [f"{dice.random()} " * dice.choice((1, 20, 400)) for _ in ids]
     results = [answers(tool, out, id_=id_ if named else "") for id_, out in zip(ids, outputs, strict=True)]
     return [model(*before, *calls), user(*results)]
+
+
+VALID = body(
+    user("Read it.", {"inlineData": {"mimeType": "image/png", "data": "aGk="}}),
+    model("I look.", asks(id_="c1"), asks("bash", id_="c2", signed=False, command="ls")),
+    user(answers("bash", id_="c2"), answers(id_="c1")),
+    model(asks("now")),
+    user(answers("now", {"hour": 12})),
+    systemInstruction={"parts": [{"text": "Be brief."}]},
+    tools=[{"functionDeclarations": [{"name": "read_file"}, {"name": "now", "parameters": {}}]}],
+)
+
+
+def parts(request: Json, at: int) -> list[Any]:
+    content_parts: list[Any] = request["contents"][at]["parts"]
+    return content_parts
+
+
+def twice(request: Json) -> None:
+    """The same call, with the same id, once more."""
+    parts(request, 1).append(asks(id_="c1"))
+    parts(request, 2).append(answers(id_="c1"))
+
+
+BREAKS: dict[str, list[Change]] = {
+    "contents_are_given": [
+        lambda r: r.update(contents=[]),
+        lambda r: r.pop("contents"),
+        lambda r: r["contents"].append({"role": "user"}),
+        lambda r: r["contents"].append({"role": "user", "parts": []}),
+        lambda r: r["contents"].append({"role": "user", "parts": "hello"}),
+    ],
+    "roles_are_known": [
+        lambda r: r["contents"].insert(0, {"role": "system", "parts": [{"text": "x"}]}),
+        lambda r: r["contents"].append({"role": ["user"], "parts": [{"text": "x"}]}),
+    ],
+    "parts_say_one_thing": [
+        lambda r: parts(r, 0).append({}),
+        lambda r: parts(r, 0).append({"thought": True}),
+        lambda r: parts(r, 0).append({"text": ""}),
+        lambda r: parts(r, 0).append({"text": 7}),
+        lambda r: parts(r, 0).append({"text": "x", "file_data": {"file_uri": "gs://a/b"}}),
+        lambda r: parts(r, 0).append(7),
+    ],
+    "parts_stand_on_their_side": [
+        lambda r: parts(r, 0).append(asks()),
+        lambda r: parts(r, 3).append(answers()),
+    ],
+    "calls_follow_the_user": [
+        lambda r: r["contents"].insert(1, model("Hm.")),
+        lambda r: r["contents"].pop(0),
+    ],
+    "calls_are_answered": [
+        lambda r: parts(r, 2).pop(),
+        lambda r: parts(r, 2).append(answers()),
+        lambda r: parts(r, 1).append(asks()),
+        lambda r: r["contents"].extend((model(asks()), user())),
+    ],
+    "results_have_calls": [
+        lambda r: r["contents"].append(user(answers())),
+        lambda r: r["contents"].insert(0, user(answers())),
+    ],
+    "results_match_their_calls": [
+        lambda r: parts(r, 2)[0]["functionResponse"].update(id="c3"),
+        lambda r: parts(r, 2)[0]["functionResponse"].update(name="read_file"),
+        lambda r: parts(r, 2)[0]["functionResponse"].pop("id"),
+        lambda r: parts(r, 4)[0]["functionResponse"].update(id="c3"),
+    ],
+    "ids_are_unique": [
+        twice,
+    ],
+    "calls_are_signed": [
+        lambda r: parts(r, 1)[1].pop("thoughtSignature"),
+        lambda r: parts(r, 3)[0].pop("thoughtSignature"),
+        lambda r: parts(r, 3)[0].pop("thoughtSignature") and r.update(model="models/gemini-4-argon"),
+    ],
+    "ends_with_the_user": [
+        lambda r: r["contents"].append(model()),
+    ],
+    "values_are_objects": [
+        lambda r: parts(r, 1)[1]["functionCall"].update(args="path"),
+        lambda r: parts(r, 2)[0]["functionResponse"].pop("response"),
+        lambda r: parts(r, 2)[0]["functionResponse"].update(response="ok"),
+    ],
+    "values_are_objects at contents[1].parts[2].functionCall.args": [
+        lambda r: parts(r, 1)[2]["functionCall"].update(args=1),
+    ],
+    "media_are_whole": [
+        lambda r: parts(r, 0)[1]["inlineData"].pop("mimeType"),
+        lambda r: parts(r, 0)[1]["inlineData"].update(data=""),
+        lambda r: parts(r, 0).append({"fileData": {"mimeType": "image/png"}}),
+    ],
+    "names_fit_the_pattern": [
+        lambda r: r["tools"][0]["functionDeclarations"][0].update(name="1st"),
+        lambda r: r["tools"][0]["functionDeclarations"][0].pop("name"),
+        lambda r: r["tools"][0]["functionDeclarations"][0].update(name="n" * 129),
+    ],
+    "functions_are_declared_once": [
+        lambda r: r["tools"].append({"function_declarations": [{"name": "now"}]}),
+        lambda r: r["tools"][0]["functionDeclarations"][1].update(parametersJsonSchema={}),
+    ],
+    "system_text_is_text": [
+        lambda r: r["systemInstruction"]["parts"].append({"fileData": {"fileUri": "gs://a/b"}}),
+        lambda r: r["systemInstruction"]["parts"].append(7),
+    ],
+    "cached_content_stands_alone": [
+        lambda r: r.pop("tools") and r.update(cachedContent="cachedContents/1"),
+        lambda r: r.pop("systemInstruction") and r.update(cached_content="cachedContents/1"),
+    ],
+}  # fmt: skip
+
+
+BROKEN = list_broken(VALID, BREAKS)

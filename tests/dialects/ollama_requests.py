@@ -13,6 +13,7 @@ from lamina.core.values import Budget
 from lamina.dialects.ollama import DIALECT
 from lamina.dialects.port import Dialect
 from lamina.dialects.translate import choose_options, translate_head
+from tests.dialects.broken import Change, list_broken
 
 Json = dict[str, Any]
 LOGGED = Layout(context="logged")
@@ -95,3 +96,96 @@ def conversation(seed: int) -> Json:
     if dice.random() < 0.5:
         messages.append(user("And now?"))
     return request(*messages, options={"num_ctx": 8192}, tools=[TOOL])
+
+
+VALID = request(
+    {"role": "system", "content": "Be brief."},
+    user("Read it.", images=["AAAA"]),
+    asks(called(), called("now", {})),
+    answers("noon", "now"),
+    answers(),
+    answered("Done.", thinking="It is noon."),
+    user(""),
+    tools=[TOOL],
+    options={"num_ctx": 4096, "num_predict": -1},
+    truncate=False,
+    think="low",
+    format={"type": "object"},
+)
+
+
+BREAKS: dict[str, list[Change]] = {
+    "messages_are_objects": [
+        lambda r: r.update(messages=[]),
+        lambda r: r.update(messages="hello"),
+        lambda r: r["messages"].append("hello"),
+    ],
+    "roles_are_known": [
+        lambda r: r["messages"].append({"role": "narrator", "content": "x"}),
+        lambda r: r["messages"].append({"role": ["user"], "content": "x"}),
+        lambda r: r["messages"].append({"content": "x"}),
+    ],
+    "content_is_text": [
+        lambda r: r["messages"][1].update(content=["x"]),
+        lambda r: r["messages"][5].update(thinking={"text": "x"}),
+        lambda r: r["messages"][4].update(tool_name=5),
+    ],
+    "images_are_base64": [
+        lambda r: r["messages"][1].update(images=["data:image/png;base64,AAAA"]),
+        lambda r: r["messages"][1].update(images=["https://example.org/a.png"]),
+        lambda r: r["messages"][1].update(images=["AAA"]),
+        lambda r: r["messages"][1].update(images=["not base64"]),
+        lambda r: r["messages"][1].update(images="AAAA"),
+        lambda r: r["messages"][1].update(images=[{"url": "AAAA"}]),
+    ],
+    "calls_are_whole": [
+        lambda r: r["messages"][1].update(tool_calls=[called()]),
+        lambda r: r["messages"][5].update(tool_calls={"function": {}}),
+        lambda r: r["messages"][2]["tool_calls"][0]["function"].update(name=""),
+    ],
+    "calls_are_whole at messages[2].tool_calls[1].function.name": [
+        lambda r: r["messages"][2]["tool_calls"][1]["function"].update(name=""),
+    ],
+    "arguments_are_objects": [
+        lambda r: r["messages"][2]["tool_calls"][0]["function"].update(arguments='{"path": "a"}'),
+        lambda r: r["messages"][2]["tool_calls"][0]["function"].pop("arguments"),
+    ],
+    "calls_are_answered": [
+        lambda r: r["messages"].append(asks(called())),
+        lambda r: r["messages"].pop(3),
+        lambda r: r["messages"].pop(4),
+    ],
+    "results_have_calls": [
+        lambda r: r["messages"].append(answers()),
+        lambda r: r["messages"].insert(5, answers()),
+        lambda r: r["messages"].insert(0, {"role": "tool", "content": "x"}),
+    ],
+    "results_name_their_call": [
+        lambda r: r["messages"][3].update(tool_name="later"),
+        lambda r: r["messages"][3].update(tool_name="read_file"),
+    ],
+    "assistants_say_something": [
+        lambda r: r["messages"].append(answered("")),
+        lambda r: r["messages"].append({"role": "assistant"}),
+        lambda r: r["messages"].append(answered("\n", thinking=" ")),
+    ],
+    "tools_are_definitions": [
+        lambda r: r.update(tools={}),
+        lambda r: r.update(tools=[{"name": "read_file"}]),
+        lambda r: r["tools"][0]["function"].update(name=""),
+    ],
+    "parameters_are_of_their_type": [
+        lambda r: r.update(model=""),
+        lambda r: r.update(options=["num_ctx"]),
+        lambda r: r.update(format="yaml"),
+        lambda r: r.update(think=3),
+    ],
+    "numbers_are_possible": [
+        lambda r: r["options"].update(num_ctx=0),
+        lambda r: r["options"].update(num_ctx="8k"),
+        lambda r: r["options"].update(num_predict=-3),
+    ],
+}
+
+
+BROKEN = list_broken(VALID, BREAKS)

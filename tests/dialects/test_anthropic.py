@@ -1,141 +1,33 @@
-"""Requests of the Messages API there and back: whole, fitted, and damaged.
-
-Requests are made from numbers, as the logs of `lamina.testing` are: drawing is cheap, and a failing request
-shrinks by dropping pieces.
-"""
+"""Requests of the Messages API there and back, and what its models ask for."""
 
 from __future__ import annotations
 
-import copy
-from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.build import EMPTY_LEDGER, build
-from lamina.core.envelope import Envelope
-from lamina.core.layout import Layout
+from lamina import Policy, fit_request
+from lamina.core.build import EMPTY_LEDGER
 from lamina.core.memo import BuildMemo
-from lamina.core.options import Options
-from lamina.core.values import Budget, Ledger, ToolResult
+from lamina.core.values import Budget, ToolResult
 from lamina.dialects.anthropic import DIALECT, find_binding
+from lamina.dialects.anthropic.model import read_version, rejects_prefill, takes_system_messages
 from lamina.dialects.memos import ParseMemo
 from lamina.errors import BudgetExceeded
+from tests.dialects.anthropic_requests import (
+    ANSWER,
+    COMPACTED,
+    EVERYTHING,
+    INSTRUCTED,
+    VALID,
+    fitted,
+    make_request,
+    unique,
+)
 
 Json = dict[str, Any]
-
-WORDS = "alpha beta gamma delta parser cache token window retry config".split()
-MARK = {"type": "ephemeral"}
-PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
-PAPER = {
-    "type": "document",
-    "title": "spec.pdf",
-    "source": {"type": "base64", "media_type": "application/pdf", "data": "aGk=" * 30},
-}
-SEARCH: list[Json] = [
-    {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}},
-    {
-        "type": "web_search_tool_result",
-        "tool_use_id": "srvtoolu_1",
-        "content": [{"type": "web_search_result"}],
-    },
-]
-
-
-def fitted(
-    request: Json,
-    *,
-    budget: Budget | None = None,
-    ledger: Ledger = EMPTY_LEDGER,
-    read: ParseMemo | None = None,
-    memo: BuildMemo | None = None,
-) -> tuple[Json, Envelope]:
-    """The request as lamina sends it."""
-    parsed = DIALECT.wire.parse(request, memo=read)
-    options = Options(
-        repairs=DIALECT.wire.repairs, binding=find_binding(request), layout=Layout(context="logged")
-    )
-    envelope = build(parsed.log, head=parsed.head, budget=budget, ledger=ledger, options=options, memo=memo)
-    return DIALECT.wire.render(envelope), envelope
-
-
-def text(dice: Random, most: int = 60) -> str:
-    return f"{dice.randint(0, 99)} " + " ".join(dice.choices(WORDS, k=dice.randint(1, most)))
-
-
-def block(dice: Random, most: int = 60) -> Json:
-    return {"type": "text", "text": text(dice, most)}
-
-
-def opening(dice: Random) -> Json:
-    """What a user says, as a string or as blocks."""
-    if dice.random() < 0.5:
-        return {"role": "user", "content": text(dice)}
-    extra = dice.choice(([], [PICTURE], [PAPER], [PICTURE, {"type": "search_result", "title": "t"}]))
-    return {"role": "user", "content": [block(dice), *copy.deepcopy(extra)]}
-
-
-def step(dice: Random) -> list[Json]:
-    """An assistant message, with the results of its calls."""
-    serial = dice.randint(0, 10**6)
-    thought: list[Json] = [
-        {"type": "thinking", "thinking": text(dice, 20), "signature": f"s{serial}"},
-        {"type": "redacted_thinking", "data": f"d{serial}"},
-    ]
-    content = [
-        *thought[: dice.choice((0, 0, 1, 2))],
-        *dice.choice(([], [block(dice)])),
-        *dice.choice(([], [], copy.deepcopy(SEARCH))),
-    ]
-    calls = [call(dice, f"toolu_{serial}_{i}") for i in range(dice.choice((0, 1, 1, 2, 3)))]
-    content = content + calls or [block(dice)]
-    spoken = {"role": "assistant", "content": content}
-    if not calls:
-        return [spoken if dice.random() < 0.7 else {"role": "assistant", "content": text(dice)}]
-    after = dice.choice(([], [], [block(dice)]))
-    return [spoken, {"role": "user", "content": [*(result(dice, c["id"]) for c in calls), *after]}]
-
-
-def call(dice: Random, id_: str) -> Json:
-    content = {"content": text(dice, 200)} if dice.random() < 0.3 else {}
-    name = dice.choice(("read_file", "bash"))
-    return {
-        "type": "tool_use",
-        "id": id_,
-        "name": name,
-        "input": {"path": f"a{dice.randint(0, 3)}.py"} | content,
-    }
-
-
-def result(dice: Random, id_: str) -> Json:
-    words = text(dice, 400)
-    body: tuple[Json, ...] = (
-        {"content": words},
-        {"content": [{"type": "text", "text": words}]},
-        {"content": [{"type": "text", "text": words}, copy.deepcopy(PICTURE)]},
-        {"content": words, "is_error": True},
-        {},
-    )
-    return {"type": "tool_result", "tool_use_id": id_, **dice.choice(body)}
-
-
-def make_request(numbers: list[int]) -> Json:
-    """A valid request."""
-    dice = Random(numbers[0])  # noqa: S311 - a seeded generator is the point
-    messages = [opening(dice)]
-    for number in numbers[1:]:
-        piece = Random(number)  # noqa: S311
-        messages += [opening(piece)] if piece.random() < 0.3 else step(piece)
-    system: tuple[Json, ...] = (
-        {},
-        {"system": text(dice)},
-        {"system": [block(dice), {**block(dice), "cache_control": MARK}]},
-    )
-    tools = [{"name": "read_file", "input_schema": {"type": "object"}, "cache_control": MARK}]
-    request = {"model": "claude-sonnet-4-5", "max_tokens": 64, "metadata": {"user_id": "u"}, "novel": [1]}
-    return request | dice.choice(system) | dice.choice(({}, {"tools": tools})) | {"messages": messages}
 
 
 NUMBERS = st.lists(st.integers(0, 4_000), min_size=1, max_size=12)
@@ -143,84 +35,6 @@ NUMBERS = st.lists(st.integers(0, 4_000), min_size=1, max_size=12)
 
 def requests() -> st.SearchStrategy[Json]:
     return NUMBERS.map(make_request).map(unique)
-
-
-def unique(request: Json) -> Json:
-    """The same request with no id or signature twice: two pieces may come from one number."""
-    for i, message in enumerate(request["messages"]):
-        for part in message["content"] if isinstance(message["content"], list) else ():
-            for sort, name, owner in OWNED:
-                if part["type"] == sort:
-                    part[name] = f"{part[name]}_{i + owner}"
-    return request
-
-
-OWNED = (
-    ("tool_use", "id", 0),
-    ("tool_result", "tool_use_id", -1),
-    ("thinking", "signature", 0),
-    ("redacted_thinking", "data", 0),
-)
-
-
-EVERYTHING: Json = {
-    "model": "claude-opus-4-8",
-    "max_tokens": 1_000,
-    "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}],
-    "tools": [{"name": "read_file", "input_schema": {"type": "object"}}],
-    "thinking": {"type": "adaptive"},
-    "messages": [
-        {"role": "user", "content": [{"type": "text", "text": "see"}, PICTURE, PAPER], "novel": 1},
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "thinking", "thinking": "", "signature": "sig"},
-                {"type": "redacted_thinking", "data": "xyz"},
-                *SEARCH,
-                {"type": "text", "text": "found", "citations": [{"type": "char_location"}]},
-                {"type": "mcp_tool_use", "id": "mcp_1", "name": "x", "server_name": "y", "input": {}},
-                {"type": "mcp_tool_result", "tool_use_id": "mcp_1", "content": []},
-                {
-                    "type": "tool_use",
-                    "id": "t1",
-                    "name": "read_file",
-                    "input": {"path": "a.py"},
-                    "caller": {},
-                },
-                {"type": "tool_use", "id": "t2", "name": "read_file", "input": {}},
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "t1", "content": "text", "is_error": True},
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "t2",
-                    "content": [PICTURE, {"type": "tool_reference"}],
-                },
-                {"type": "image", "source": {"type": "file", "file_id": "f"}},
-                {"type": "document", "source": {"type": "content", "content": []}},
-                {"type": "document", "source": {"type": "text", "data": "plain"}, "citations": {}},
-                {"type": "container_upload", "file_id": "f"},
-            ],
-        },
-        {"role": "system", "content": "Be briefer."},
-        {"role": "assistant", "content": "done"},
-        {"role": "user", "content": [{"type": "text", "text": "thanks", "cache_control": MARK}]},
-    ],
-}
-"""One of every block."""
-
-COMPACTED: Json = {
-    "max_tokens": 10,
-    "system": "",
-    "tools": [],
-    "messages": [
-        {"role": "assistant", "content": [{"type": "compaction", "content": "before", "signature": "s"}]},
-        {"role": "user", "content": "go on"},
-    ],
-}
 
 
 def untouched(request: Json) -> bool:
@@ -270,3 +84,111 @@ def test_results_keep_pairing_by_position_where_ids_repeat() -> None:
     ).log
     results = [(s.parts[0].name, s.attrs) for s in log if isinstance(s.parts[0], ToolResult)]
     assert results == [("one", {"path": "one.py"}), ("two", {"path": "two.py"})]
+
+
+DIRECTIVE = {"role": "system", "content": [], "output_config": {"effort": "low"}}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [DIRECTIVE],
+        [DIRECTIVE, {"role": "user", "content": "go on"}],
+        [INSTRUCTED, DIRECTIVE],
+        [DIRECTIVE, INSTRUCTED],
+        [INSTRUCTED, ANSWER, {"role": "user", "content": "go on"}, INSTRUCTED],
+    ],
+)
+def test_system_messages_that_only_set_something_may_stand_before_the_user(more: list[Json]) -> None:
+    request = {**VALID, "messages": [*VALID["messages"], *more]}
+    assert DIALECT.wire.check(request) == []
+    assert fit_request(request, policy=Policy(breakpoints="keep")).request is request
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-5", "claude-haiku-5", "some-model"])
+def test_a_model_of_which_nothing_is_known_is_sent_what_the_client_sends(model: str) -> None:
+    request = {**VALID, "model": model, "messages": [*VALID["messages"], INSTRUCTED]}
+    fitted = fit_request(request, budget=Budget(window=50_000), policy=Policy(breakpoints="keep"))
+    assert fitted.request is request
+
+
+def test_after_a_compaction_the_assistant_may_begin() -> None:
+    compaction = {"role": "assistant", "content": [{"type": "compaction", "content": "before"}]}
+    assert DIALECT.wire.check(VALID | {"messages": [compaction, VALID["messages"][0]]}) == []
+
+
+def test_a_system_message_may_follow_what_a_server_tool_found() -> None:
+    search_result = {
+        "role": "assistant",
+        "content": [{"type": "web_search_tool_result", "tool_use_id": "s", "content": []}],
+    }
+    messages = [VALID["messages"][0], search_result, INSTRUCTED]
+    assert DIALECT.wire.check(VALID | {"messages": messages}) == []
+    assert fitted(VALID | {"messages": messages})[0]["messages"] == messages
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("claude-opus-5-5", ("opus", (5, 5))),
+        ("claude-opus-4-1-20250805", ("opus", (4, 1))),
+        ("claude-opus-5-20260401", ("opus", (5, 0))),
+        ("us.anthropic.claude-sonnet-5-5-20260901-v1:0", ("sonnet", (5, 5))),
+        ("anthropic/claude-sonnet-4.6", ("sonnet", (4, 6))),
+        ("claude-fable-5-1@20260901", ("fable", (5, 1))),
+        ("claude-3-5-sonnet-20241022", ("sonnet", (3, 5))),
+        ("claude-3-opus-latest", ("opus", (3, 0))),
+        ("claude-mythos-preview", ("", (0, 0))),
+        ("llama", ("", (0, 0))),
+    ],
+)
+def test_version(model: str, expected: tuple[str, tuple[int, int]]) -> None:
+    assert read_version(model) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "bound", "prefill", "system"),
+    [
+        ("claude-fable-5-1", "strict", False, True),
+        ("claude-fable-5", "none", False, True),
+        ("claude-opus-5-5-20260901", "strict", False, True),
+        ("claude-opus-6", "strict", False, True),
+        ("claude-opus-5", "none", False, True),
+        ("claude-sonnet-5.5", "strict", False, True),
+        ("claude-sonnet-5", "none", False, False),
+        ("claude-sonnet-4-5", "none", True, False),
+        ("claude-mythos-5-1", "none", False, True),
+        ("claude-haiku-5-5", "none", False, False),
+        ("local", "none", True, False),
+    ],
+)
+def test_what_a_model_asks_for(model: str, *, bound: str, prefill: bool, system: bool) -> None:
+    assert find_binding({"model": model}) == bound
+    assert rejects_prefill(model) is not prefill
+    assert takes_system_messages(model) is system
+
+
+@pytest.mark.parametrize(
+    ("request_", "bound"),
+    [
+        ({"model": "claude-opus-5-5"}, "strict"),
+        ({"model": "claude-opus-5-5", "thinking": {"type": "adaptive"}}, "strict"),
+        (
+            {"model": "alias", "thinking": {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}},
+            "drop",
+        ),
+        ({"model": "alias", "thinking": {"block_binding": {"prefix_mismatch_behavior": "error"}}}, "strict"),
+        ({"model": 7}, "none"),
+    ],
+)
+def test_binding_of_a_request(request_: Json, bound: str) -> None:
+    assert find_binding(request_) == bound
+
+
+@pytest.mark.parametrize("call_id", [None, [], {}, 7])
+def test_a_call_whose_id_is_not_a_text_is_reported_and_nothing_else_fails(call_id: Any) -> None:
+    call = {"type": "tool_use", "id": call_id, "name": "read", "input": {}}
+    question = {"role": "user", "content": "hello"}
+    messages = [question, {"role": "assistant", "content": [call]}, question]
+    rules = {violation.rule for violation in DIALECT.wire.check({**VALID, "messages": messages})}
+    assert rules == {"calls_are_answered", "names_are_allowed"}

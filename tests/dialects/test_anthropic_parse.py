@@ -12,7 +12,7 @@ from lamina.core.wording import describe_segment
 from lamina.dialects.anthropic import DIALECT
 from lamina.dialects.memos import ParseMemo
 from lamina.errors import BadInput
-from tests.dialects.test_anthropic import EVERYTHING, SEARCH, Json, fitted
+from tests.dialects.anthropic_requests import EVERYTHING, SEARCH, Json, fitted
 from tests.dialects.test_anthropic_render import CALL, REST, RESULT, STEP
 
 

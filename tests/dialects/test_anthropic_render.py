@@ -25,7 +25,7 @@ from lamina.core.values import (
     Text,
 )
 from lamina.dialects.anthropic import DIALECT
-from tests.dialects.test_anthropic import MARK, PICTURE, SEARCH, Json, fitted
+from tests.dialects.anthropic_requests import MARK, PICTURE, SEARCH, Json, fitted
 
 LONG = "word " * 400
 CALL: Json = {

@@ -24,11 +24,11 @@ from lamina.dialects.memos import ParseMemo
 from lamina.dialects.origins import read_origin
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput, BudgetExceeded
+from tests.dialects import anthropic_requests as anthropic
 from tests.dialects import gemini_requests as gemini
 from tests.dialects import ollama_requests as ollama
 from tests.dialects import openai_chat_requests as chat
 from tests.dialects import openai_responses_requests as responses
-from tests.dialects import test_anthropic as anthropic
 from tests.dialects.test_ollama import validated as validated_by_ollama
 from tests.dialects.test_openai_responses_damage import validated as validated_by_openai
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import json
+from typing import Any
 
 import pytest
 
@@ -22,10 +24,13 @@ from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
 from lamina.dialects.memos import ParseMemo
 from lamina.errors import BadInput, InvalidRequest
 from lamina.fitting.request import fit_request
+from tests.dialects.broken import Change
 from tests.dialects.gemini_requests import (
+    BREAKS,
     OPTIONS,
     PIXEL,
     SIGNED,
+    VALID,
     Json,
     answers,
     arguments,
@@ -383,3 +388,37 @@ def test_many_calls_without_ids_are_paired_in_linear_time() -> None:
     original_request = body(user(), calls, user(*(answers(f"f{i % 7}", "x") for i in range(count))))
     assert DIALECT.wire.check(original_request) == []
     assert len(DIALECT.wire.parse(original_request).log) == 2 * count + 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"), [(rule, changes[0]) for rule, changes in BREAKS.items() if " at " not in rule]
+)
+def test_arguments_of_the_sdk_are_held_to_the_same_rules(rule: str, change: Change) -> None:
+    broken = copy.deepcopy(VALID)
+    change(broken)
+    config = {
+        name: value for name, value in broken.items() if name not in ("contents", "model", "generationConfig")
+    }
+    contents = {"contents": broken["contents"]} if "contents" in broken else {}
+    assert {v.rule for v in DIALECT.wire.check({"model": broken["model"], **contents, "config": config})} == {
+        rule
+    }
+
+
+def test_older_models_want_no_signatures() -> None:
+    broken = copy.deepcopy(VALID) | {"model": "gemini-2.5-flash"}
+    del broken["contents"][3]["parts"][0]["thoughtSignature"]
+    assert DIALECT.wire.check(broken) == []
+    assert DIALECT.wire.check(broken | {"model": "gemini-3-pro-image"}) == []
+    assert DIALECT.wire.check(broken | {"model": "gemini-3.8-flash"})
+
+
+def test_each_of_several_equal_results_without_a_call_is_reported() -> None:
+    calls: list[dict[str, Any]] = [{"functionCall": {"name": name, "args": {}}} for name in ("now", "today")]
+    results = [{"functionResponse": {"name": "later", "response": {}}}] * 2
+    broken = body(user(), {"role": "model", "parts": calls}, {"role": "user", "parts": results})
+    violations = DIALECT.wire.check(broken | {"model": "gemini-2.5-flash"})
+    assert [(v.rule, v.place) for v in violations] == [
+        ("results_match_their_calls", "contents[2].parts[0].functionResponse"),
+        ("results_match_their_calls", "contents[2].parts[1].functionResponse"),
+    ]

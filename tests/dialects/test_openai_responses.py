@@ -318,15 +318,7 @@ def test_what_is_no_request_is_refused_with_its_place(body: Json, place: str) ->
     assert caught.value.place == place
 
 
-def test_requests_of_others_are_not_taken_for_ours() -> None:
-    others: list[Json] = [
-        {"messages": [], "input": "x"},
-        {"contents": []},
-        {"model": "m", "input": ["embed", "these"]},
-        {"model": "m", "prompt": "Once upon"},
-        {},
-    ]
-    for body in others:
-        assert not DIALECT.recognises(body)
-    assert DIALECT.recognises({"model": "m", "input": "Hello"})
-    assert DIALECT.recognises(EVERYTHING)
+def test_many_items_take_time_in_proportion() -> None:
+    many = request(user(), *(thinks(i) for i in range(4_000)), says())
+    assert DIALECT.wire.check(many) == []
+    assert len(DIALECT.wire.parse(many).log) == 4_002

@@ -1,4 +1,4 @@
-"""Which dialect a request is of, by its shape: routers take Chat Completions with models of any provider."""
+"""Which dialects take a request for theirs, by its shape. Routers take Chat Completions with any model."""
 
 from __future__ import annotations
 
@@ -7,44 +7,135 @@ from typing import Any
 import pytest
 
 from lamina import fit_request
-from lamina.dialects import recognise
+from lamina.dialects import DIALECTS, recognise
+from lamina.errors import BadInput
+from tests.fixtures.wire_samples import REQUESTS
 
 Json = dict[str, Any]
 USER: Json = {"role": "user", "content": "Hi"}
 SYSTEM: Json = {"role": "system", "content": "Be brief."}
+FUNCTION: Json = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
 CLAUDE = "claude-sonnet-4-5"
+CONVERSE: Json = {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]}
+CONTENT: Json = {"role": "user", "parts": [{"text": "Hi"}]}
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        {"model": f"anthropic/{CLAUDE}", "messages": [SYSTEM, USER]},
-        {"model": f"anthropic/{CLAUDE}", "messages": [USER]},
-        {"model": f"bedrock/anthropic.{CLAUDE}-v1:0", "messages": [USER], "max_tokens": 9},
-        {"model": f"openrouter/anthropic/{CLAUDE}", "messages": [USER]},
-        {"model": CLAUDE, "messages": [SYSTEM, USER]},
-        {"model": CLAUDE, "messages": [USER], "max_completion_tokens": 9},
-        {"model": CLAUDE, "messages": [USER], "response_format": {"type": "json_object"}},
-        {"model": CLAUDE, "messages": [USER], "stop": ["x"], "n": 1},
-        {"model": CLAUDE, "messages": [USER], "tools": [{"type": "function", "function": {"name": "f"}}]},
+def chat(*messages: Json, model: str = "m", **fields: Any) -> Json:
+    return {"model": model, "messages": list(messages), **fields}
+
+
+def says(**fields: Any) -> Json:
+    return {"role": "assistant", "content": "", **fields}
+
+
+def asks(*blocks: Json) -> Json:
+    return {"role": "user", "content": list(blocks)}
+
+
+RECOGNISED: dict[str, list[Json]] = {
+    "anthropic": [
+        chat(USER, model="claude-opus-5-5", system=[{"type": "text", "text": "Be brief."}], max_tokens=9),
+        chat(USER, system="Be brief.", max_tokens=9),
+        chat(USER, system="Be brief.", think=True),
+        chat(asks({"type": "image", "source": {}})),
+        chat(asks({"type": "tool_result", "tool_use_id": "t", "content": "x"}), max_tokens=9),
+        chat(USER, says(content=[{"type": "tool_use", "id": "t"}]), max_tokens=9),
+        chat(USER, tools=[{"name": "f", "input_schema": {"type": "object"}}], max_tokens=9),
+        chat(USER, model=f"{CLAUDE}@20250929", anthropic_version="vertex-2023-10-16"),
+        chat(USER, model=f"anthropic/{CLAUDE}", system="Be brief.", max_tokens=9),
     ],
-)
-def test_a_request_of_chat_completions_for_claude(request_: Json) -> None:
-    assert recognise(request_).name == "openai_chat"
-    fit_request(request_)
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        {"model": CLAUDE, "messages": [USER], "max_tokens": 9},
-        {"model": CLAUDE, "messages": [USER]},
-        {"model": f"us.anthropic.{CLAUDE}-v1:0", "messages": [USER], "max_tokens": 9},
-        {"model": f"arn:aws:bedrock:eu:1:inference-profile/eu.anthropic.{CLAUDE}", "messages": [USER]},
-        {"model": f"{CLAUDE}@20250929", "messages": [USER], "anthropic_version": "vertex-2023-10-16"},
-        {"model": f"anthropic/{CLAUDE}", "system": "Be brief.", "messages": [USER], "max_tokens": 9},
-        {"model": "m", "messages": [USER], "tools": [{"name": "f", "input_schema": {"type": "object"}}]},
+    "anthropic openai_chat": [  # both could be meant: the model decides
+        chat(USER, model=CLAUDE),
+        chat(USER, model=CLAUDE, max_tokens=9),
+        chat(USER, model=f"us.anthropic.{CLAUDE}-v1:0", max_tokens=9),
+        chat(USER, model=f"arn:aws:bedrock:eu:1:inference-profile/eu.anthropic.{CLAUDE}"),
     ],
-)
-def test_a_request_of_the_messages_api(request_: Json) -> None:
-    assert recognise(request_).name == "anthropic"
+    "openai_chat": [
+        {"messages": [USER]},
+        {"messages": []},
+        {"messages": [], "prompt": "x"},
+        chat(USER, model="qwen3"),
+        chat({"role": "developer", "content": "x"}, USER),
+        chat(USER, says(tool_calls=[{"id": "c", **FUNCTION}]), model="qwen3"),
+        chat(asks({"type": "text", "text": "x"}), max_tokens=5),
+        chat(SYSTEM, USER, model=f"anthropic/{CLAUDE}"),
+        chat(USER, model=f"anthropic/{CLAUDE}"),
+        chat(USER, model=f"bedrock/anthropic.{CLAUDE}-v1:0", max_tokens=9),
+        chat(USER, model=f"openrouter/anthropic/{CLAUDE}"),
+        chat(SYSTEM, USER, model=CLAUDE),
+        chat(USER, model=CLAUDE, max_completion_tokens=9),
+        chat(USER, model=CLAUDE, response_format={"type": "json_object"}),
+        chat(USER, model=CLAUDE, stop=["x"], n=1),
+        chat(USER, model=CLAUDE, tools=[FUNCTION]),
+        chat(model=CLAUDE, tools=[FUNCTION]),
+        chat({"role": "tool", "content": "s", "tool_call_id": "x"}, model=CLAUDE),
+        chat(says(content=None, tool_calls=[]), model=CLAUDE),
+        chat(asks({"type": "image_url"}), model=CLAUDE),
+    ],
+    "openai_responses": [
+        {"input": "Hi"},
+        {"model": CLAUDE, "input": "Hi"},
+        {"prompt": {"id": "p"}, "input": "Hi"},
+        {"model": "m", "prompt": {"id": "p"}},
+        {"previous_response_id": "r", "input": []},
+    ],
+    "gemini": [
+        {"contents": "Hi"},
+        {"contents": []},
+        {"model": "gemini-3-pro", "contents": [CONTENT]},
+        {"contents": [CONTENT], "generationConfig": {}},
+        {"contents": [CONTENT], "config": {}},
+    ],
+    "ollama": [
+        chat(USER, options={"num_ctx": 1}),
+        chat(USER, keep_alive="5m"),
+        chat(USER, think=True),
+        chat(USER, format="json"),
+        chat({**USER, "images": ["AAAA"]}),
+        chat(USER, says(thinking="x")),
+        chat(USER, says(tool_calls=[{"function": {"name": "f", "arguments": {}}}])),
+        chat(USER, says(tool_calls=[]), {"role": "tool", "content": "x", "tool_name": "f"}),
+    ],
+    "bedrock_converse": [
+        CONVERSE,
+        {**CONVERSE, "system": [{"text": "Be brief."}]},
+        {**CONVERSE, "toolConfig": {"tools": [{"toolSpec": {"name": "f"}}]}},
+        {**CONVERSE, "modelId": f"us.anthropic.{CLAUDE}-v1:0"},
+    ],
+    "text": [
+        {"model": "m", "prompt": "Once upon"},
+        {"prompt": "User: hi\nAssistant:", "max_tokens": 50, "stop": ["\nUser:"]},
+        {"prompt": "x", "options": {}},
+    ],
+    "": [
+        {},
+        {"model": "gemini-3-pro"},
+        {"messages": [], "contents": []},
+        {"messages": [], "input": "x"},
+        {"messages": "Hi"},
+        {"messages": "Hi", "options": {}},
+        {"model": "m", "input": ["embed", "these"]},
+        {"prompt": ["x"]},
+        chat(asks({"type": "text", "text": "x"}), format="json"),
+    ],
+}
+ROWS = [
+    pytest.param(names.split(), request, id=f"{names or 'nobody'}-{number}")
+    for names, requests in RECOGNISED.items()
+    for number, request in enumerate([*requests, *([REQUESTS[names]] if names in REQUESTS else [])])
+]
+
+
+@pytest.mark.parametrize(("names", "request_"), ROWS)
+def test_a_request_is_taken_by_the_dialects_that_it_may_be_of(names: list[str], request_: Json) -> None:
+    assert [name for name, dialect in DIALECTS.items() if dialect.recognises(request_)] == names
+    if names:
+        assert recognise(request_).name == names[0]
+        return
+    with pytest.raises(BadInput):
+        recognise(request_)
+
+
+def test_a_request_of_chat_completions_for_claude_is_fitted() -> None:
+    request = chat(SYSTEM, USER, model=CLAUDE)
+    assert fit_request(request).request == request

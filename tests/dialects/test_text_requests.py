@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -16,73 +14,14 @@ from lamina.dialects.ollama import DIALECT as OLLAMA
 from lamina.dialects.openai_chat import DIALECT as OPENAI_CHAT
 from lamina.dialects.port import PlainHead, Tool
 from lamina.dialects.text import DIALECT
-from lamina.dialects.text.check import RULES
 from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded
 from tests.dialects import ollama_requests as ollama
 from tests.dialects import openai_chat_requests as chat
+from tests.dialects.text_requests import VALID
 
 Json = dict[str, Any]
-Change = Callable[[Json], Any]
 SEEDS = st.integers(0, 10_000)
-
-VALID: Json = {
-    "model": "gpt-3.5-turbo-instruct",
-    "prompt": "User: hi\nAssistant:",
-    "max_tokens": 50,
-    "temperature": 0.5,
-    "stop": ["\nUser:"],
-    "stream": False,
-}
-
-BREAKS: dict[str, list[Change]] = {
-    "prompt_is_one_text": [
-        lambda r: r.pop("prompt"),
-        lambda r: r.update(prompt=""),
-        lambda r: r.update(prompt=["a", "b"]),
-        lambda r: r.update(prompt=[1, 2]),
-    ],
-    "prompt_can_be_encoded": [lambda r: r.update(prompt="a\ud800")],
-    "nothing_else_speaks": [
-        lambda r: r.update(messages=[{"role": "user", "content": "x"}]),
-        lambda r: r.update(tools=[{"type": "function"}]),
-    ],
-    "model_is_named": [lambda r: r.update(model=""), lambda r: r.update(model=5)],
-    "numbers_are_possible": [
-        lambda r: r.update(max_tokens=-1),
-        lambda r: r.update(max_tokens=1.5),
-        lambda r: r.update(temperature="hot"),
-        lambda r: r.update(top_p=True),
-    ],
-    "stops_are_texts": [lambda r: r.update(stop=5), lambda r: r.update(stop=["a", None])],
-}
-
-
-def test_a_valid_request_breaks_no_rule() -> None:
-    assert DIALECT.wire.check(VALID) == []
-
-
-@pytest.mark.parametrize(("rule", "change"), [(rule, change) for rule in RULES for change in BREAKS[rule]])
-def test_each_rule_is_broken_alone(rule: str, change: Change) -> None:
-    broken = copy.deepcopy(VALID)
-    change(broken)
-    assert [violation.rule for violation in DIALECT.wire.check(broken)] == [rule]
-
-
-@pytest.mark.parametrize(
-    ("request_", "ours"),
-    [
-        (VALID, True),
-        ({"prompt": "x", "options": {}}, True),
-        ({"prompt": {"id": "p"}, "input": "x"}, False),
-        ({"prompt": ["x"]}, False),
-        ({"prompt": "x", "messages": []}, False),
-        ({"messages": []}, False),
-    ],
-)
-def test_requests_are_recognised_by_their_prompt(request_: Json, ours: bool) -> None:  # noqa: FBT001
-    assert DIALECT.recognises(request_) is ours
-    assert not (ours and any(d.recognises(request_) for d in (ANTHROPIC, OPENAI_CHAT, OLLAMA)))
 
 
 @given(SEEDS, st.sampled_from((None, 3000)))
