@@ -180,7 +180,7 @@ image:  ## build the gateway's container from base images pinned by digest (need
 
 man: $(STAMP)  ## write the man page into build/lamina.1
 	@mkdir -p build
-	@$(PYTHON_IN_VENV) -m tools.man > build/lamina.1
+	@$(PYTHON_IN_VENV) -m tools.cli_help --man > build/lamina.1
 	@echo "man -l build/lamina.1"
 
 release-check: $(RELEASE_STAMP)  ## a dry run of a release: both files built, checked and installed, and the SBOM

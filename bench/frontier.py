@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,6 @@ from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
-from bench.plot_scale import PlotScale
 from bench.samples import QUICK_HELP
 
 WIDTH, HEIGHT, COLUMNS = 270, 220, 2
@@ -35,6 +35,9 @@ FURTHEST = 1.6
 
 LINES = {"lamina": "own", "sliding": "sliding"}
 """Families of policies that are drawn as a line, and the name of its style."""
+
+STEPS = (1, 2, 2.5, 5, 10)
+"""Round steps between the ticks of an axis, times a power of ten."""
 
 SHORT_NAMES = {"drop_oldest": "drop", "clear_then_drop": "clear", "none": "all"}
 STYLE = """
@@ -190,6 +193,38 @@ def main() -> int:
     else:
         print(drawing)
     return 0
+
+
+class PlotScale(NamedTuple):
+    """A straight line from figures `low … high` to places `start … end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, figure: float) -> float:
+        span = (self.high - self.low) or 1
+        return round(self.start + (figure - self.low) / span * (self.end - self.start), 1)
+
+    def ticks(self, count: int) -> list[float]:
+        """Round figures from low to high, about `count` of them."""
+        step = round_step((self.high - self.low) / count)
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [step * number for number in range(first, last + 1)]
+
+
+def round_step(size: float) -> float:
+    """The smallest of 1, 2, 2.5 and 5 times a power of ten that is not below a size.
+
+    Of 3 it is 5, of 230 it is 250, of 0.08 it is 0.1.
+    """
+    power = 10.0 ** math.floor(math.log10(size))
+    for step in STEPS:
+        if step * power >= size * (1 - 1e-9):
+            return step * power
+    return 10 * power
 
 
 if __name__ == "__main__":

@@ -24,13 +24,11 @@ PARTS = frozenset(
         "clearing",
         "generated_logs",
         "large_results",
-        "no_reminders",
-        "plot_scale",
         "policies_bars",
         "process_tree",
-        "releases",
         "samples",
         "standing_rules",
+        "variants",
         "wishes",
     )
 )

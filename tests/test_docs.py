@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tools import words
 from tools.docs import PAGES, ROOT, PageError, broken_links, check, pages, write
 
 NO_MODULES = {"lamina.sealed", "lamina.upstream"}
@@ -44,16 +43,6 @@ def test_modules_and_names_on_every_page_exist() -> None:
         names = set(re.findall(r"`(lamina(?:\.[a-z_]+)*\.[A-Za-z_]+)[`(]", text))
         missing = [name for name in sorted(names - NO_MODULES - TELEMETRY_NAMES) if not exists(name)]
         assert missing == [], page
-
-
-@pytest.mark.parametrize("page", words.PAGES)
-def test_pages_of_the_first_steps_have_no_word_that_only_contributors_need(page: str) -> None:
-    assert words.count_own_words((ROOT / page).read_text(encoding="utf-8")) == {}
-
-
-def test_a_word_of_contributors_is_counted_unless_it_is_code_or_explained() -> None:
-    counted = words.count_own_words("A segment, lowered. `segment` in code; a piece, or *segment*.\n")
-    assert counted == {"segment": 1, "lowered": 1}
 
 
 def exists(name: str) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 from lamina.cli import COMMANDS
 from lamina.gateway.config import GatewaySettings
-from tools.man import write_page
+from tools.cli_help import write_man_page
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,14 +32,14 @@ def run(*command: str) -> str:
 
 
 def test_every_command_is_in_the_man_page() -> None:
-    page = write_page().replace("\\-", "-")
+    page = write_man_page().replace("\\-", "-")
     for name in COMMANDS:
         assert f"\\fBlamina {name}\\fR" in page
 
 
 def test_the_man_page_has_no_errors(tmp_path: Path) -> None:
     page = tmp_path / "lamina.1"
-    page.write_text(write_page())
+    page.write_text(write_man_page())
     done = subprocess.run(
         [find_program("man"), "--warnings", "-E", "UTF-8", "-l", page],
         capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin", "MANPAGER": "cat"},

@@ -72,3 +72,12 @@ def test_a_page_that_nobody_reads_to_its_end_is_complained_about(
     short.write_text("word " * prose.LONGEST_PAGE, encoding="utf-8")
     long.write_text("word " * (prose.LONGEST_PAGE + 1), encoding="utf-8")
     assert [complaint.partition(":")[0] for complaint in find_long_pages([short, long])] == ["long.md"]
+
+
+def test_a_word_of_contributors_is_found_unless_it_is_code_or_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prose, "ROOT", tmp_path)
+    (tmp_path / "page.md").write_text("A segment, lowered. `floor` in code; a piece, or *room*.\n")
+    found = [complaint.split("'")[1] for complaint in prose.find_own_words(["page.md"])]
+    assert found == ["lowered", "segment"]

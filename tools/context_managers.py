@@ -17,7 +17,7 @@ from typing import Any
 
 import lamina
 from bench.peers.catalogue import PEERS, version
-from bench.peers.policy import peer_policy
+from bench.peers.policies import peer_policy
 from lamina.adapters.bridge import ContextFitter
 from lamina.core.values import Budget
 from lamina.testing.context import (

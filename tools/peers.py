@@ -14,7 +14,7 @@ from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 from bench.peers.catalogue import PEERS, version
-from bench.peers.policy import Ask, peer_policy
+from bench.peers.policies import Ask, peer_policy
 from bench.peers.process import PeerFailed
 from lamina.dialects import DIALECTS
 from lamina.models.counters import counter_for

@@ -5,6 +5,9 @@
 
 Only running text counts: code, tables, headings and link targets do not. A sentence ends with a full stop, a
 question mark, an exclamation mark or a colon at the end of a paragraph.
+
+The pages of the first steps and of tasks have no word that only contributors need, except in code, or in
+*italics* where the page explains it.
 """
 
 from __future__ import annotations
@@ -62,6 +65,18 @@ BANNED = {
 }
 """Constructions that a newcomer could not read, as patterns, and what to write instead."""
 
+FIRST_PAGES = (
+    "README.md", "docs/quickstart.md", "docs/concepts.md", "docs/wrap.md", "docs/run.md", "docs/gateway.md",
+    "docs/inspector.md", "docs/chat.md", "docs/replay.md", "docs/doors.md", "docs/install.md", "docs/move.md",
+    "docs/why-miss.md", "docs/conversations.md", "docs/clients.md", "docs/reminders.md",
+    "docs/coming-from.md",
+)  # fmt: skip
+OWN_WORDS = (
+    "lowered?", "lowers", "room", "floor", "ladder", "envelope", "epochs?", "folds?", "folded", "memos?",
+    "wordings?", "segments?", "dialects?", "kinds?", "markers?", "layers?",
+)  # fmt: skip
+"""Words that only contributors need, as patterns, and the pages that have none of them."""
+
 _CODE_BLOCK = re.compile(r"^(```+|~~~+).*?^\1[`~]*\s*$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _INLINE_CODE = re.compile(r"`+[^`\n]+(?:\n[^`\n]+)?`+")
@@ -70,6 +85,8 @@ _EMPHASIS = re.compile(r"\*\*?|__")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*(?:[A-Z0-9`*]|lamina\b))")
 _LIST_ITEM = re.compile(r"^\s*(?:[-*+]|[0-9]+\.)\s+")
 _WORD = re.compile(r"[^\s]*[A-Za-z0-9][^\s]*")
+_EXPLAINED = re.compile(r"`[^`\n]*`|\]\([^)]*\)|\*[a-z ]+\*")
+_OWN_WORD = re.compile(rf"\b(?:{'|'.join(OWN_WORDS)})\b", re.IGNORECASE)
 
 
 class Sentence(NamedTuple):
@@ -100,7 +117,7 @@ def main(words: Sequence[str]) -> int:
         _print_pages(pages)
         for sentence in sorted(sentences, key=lambda each: -each.words)[: arguments.longest]:
             print(f"{sentence.words:>4} {sentence.page}: {sentence.text}")
-    complaints = [*find_complaints(sentences), *find_long_pages(pages)]
+    complaints = [*find_complaints(sentences), *find_long_pages(pages), *find_own_words(FIRST_PAGES)]
     for complaint in complaints:
         print(complaint, file=sys.stderr)
     return 1 if complaints else 0
@@ -173,6 +190,13 @@ def find_long_pages(pages: Sequence[Path]) -> Iterator[str]:
         words = len(page.read_text(encoding="utf-8").split())
         if words > LONGEST_PAGE and name not in GENERATED:
             yield f"{name}: {words:,} words, over {LONGEST_PAGE:,}: split it, or move a part to notes/"
+
+
+def find_own_words(pages: Sequence[str]) -> Iterator[str]:
+    for name in pages:
+        prose = _EXPLAINED.sub(" ", _CODE_BLOCK.sub(" ", (ROOT / name).read_text(encoding="utf-8")))
+        for word in sorted({match[0].lower() for match in _OWN_WORD.finditer(prose)}):
+            yield f"{name}: {word!r} is a word that only contributors need: say it plainly, or explain it"
 
 
 def find_banned(sentences: Sequence[Sentence]) -> Iterator[Problem]:

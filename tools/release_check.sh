@@ -37,6 +37,6 @@ cmp "$folder/one" "$folder/two" || { echo "the sdist builds another wheel" >&2; 
     -o dist/lamina-gateway-image-sbom.cdx.json
 "$bin/python" -c 'import json; print(len(json.load(open("dist/lamina-sbom.cdx.json"))["components"]), "components in the SBOM")'
 "$bin/hadolint" deploy/Dockerfile
-"$bin/python" -m tools.man > dist/lamina.1
+"$bin/python" -m tools.cli_help --man > dist/lamina.1
 "$bin/python" -m tools.newcomer --python "$("$bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
 echo "dist/ is ready: $(ls dist | tr '\n' ' ')"

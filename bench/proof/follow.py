@@ -42,7 +42,7 @@ RESERVE = 500
 """Tokens that are kept free for the answer; in a small window an eighth of it."""
 
 SHORT_NAMES = {
-    "no_reminders": "bench.no_reminders:POLICY",
+    "no_reminders": "bench.variants:no_reminders",
     "clear_then_drop": "bench.clearing:clear_then_drop",
     "provider_clearing": "bench.clearing:provider_clearing",
 }

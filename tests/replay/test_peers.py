@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bench.peers.catalogue import PEERS, Peer, interpreter, version
-from bench.peers.policy import Ask, PeerPolicy, command, peer_policy
+from bench.peers.policies import Ask, PeerPolicy, command, peer_policy
 from bench.peers.process import PeerFailed, Worker
 from lamina.errors import BadInput, LaminaError
 from tools.peers import conversation, led, main, tried

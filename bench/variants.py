@@ -1,13 +1,15 @@
-"""A model that releases what it is done with: a policy for the lab.
+"""lamina with one thing changed, as policies for the lab and for `talks.py` and `policies.py`.
 
-`bench/policies.py PATH... --policies lamina,bench.releases:releases` compares it with lamina as it is by
-default. It plays a model with the context tool: when a recorded session closes a task of its list, the
-results since the task before it are released, as if the model had asked for it.
+`bench/policies.py PATH... --policies lamina,bench.variants:releases` compares one with lamina as it is by
+default. `releases` plays a model with the context tool: when a recorded session closes a task of its list,
+the results since the task before it are released, as if the model had asked for it. `no_reminders` brings
+nothing back by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -91,16 +93,21 @@ def _names_tasks(name: str) -> bool:
     return "todo" in name.lower() or name in ("TaskCreate", "TaskUpdate", "update_plan")
 
 
-def _start(setting: Setting) -> PolicyRun:
+def start_with(setting: Setting, **changes: Any) -> PolicyRun:
+    """A run under the default policy, but for these fields of it."""
     run = LaminaRun(setting)
-    run.policy = msgspec.structs.replace(run.policy, order=release_finished)
+    run.policy = msgspec.structs.replace(run.policy, **changes)
     return run
 
 
 releases = ReplayPolicy(
     name="releases",
     title="lamina, finished tasks are released",
-    start=_start,
+    start=partial(start_with, order=release_finished),
     recalls=True,
     by_rules=True,
+)
+
+no_reminders = ReplayPolicy(
+    name="no reminders", title="lamina without reminders", start=partial(start_with, remind="off")
 )
