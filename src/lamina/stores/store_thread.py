@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import Awaitable, Callable, Coroutine
+import logging
+import os
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, suppress
-from threading import Thread
+from functools import partial
+from threading import Lock, Thread
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
@@ -43,35 +46,28 @@ class StoreThread:
     """
 
     def __init__(self, address: StoreAddress, *, key: Any = None) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._closing = asyncio.Event()
-        self._opened: Future[Store] = Future()
-        self._thread = Thread(target=self._run_loop, name="lamina store", daemon=True)
-        self._thread.start()
+        self._open: Callable[[], AbstractAsyncContextManager[Store]]
+        self._open = partial(open_store, address, key=key) if isinstance(address, str) else address
+        self._starting = Lock()
+        self._loop = _StoreLoop(self._open)
         _threads.add(self)
-        if isinstance(address, str):
-            self._submit(self._hold(open_store(address, key=key)))
-        else:
-            self._submit(self._hold(address()))
-        self._store = self._opened.result()
 
     def run(self, function: StoreFunction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function over the store, and wait for what it returns."""
-        return self._submit(function(self._store, *args, **kwargs)).result()
+        return self._find_loop().submit(function, *args, **kwargs).result()
 
     async def arun(self, function: StoreFunction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function over the store without blocking this event loop."""
-        return await asyncio.wrap_future(self._submit(function(self._store, *args, **kwargs)))
+        return await asyncio.wrap_future(self._find_loop().submit(function, *args, **kwargs))
 
     def close(self, *, seconds: float | None = None) -> None:
         """Close the store, and wait so long until it is closed. A second call does nothing."""
         self.stop()
-        self._thread.join(seconds)
+        self._loop.thread.join(seconds)
 
     def stop(self) -> None:
         """Begin to close the store. Any thread may do so, also while it collects garbage."""
-        with suppress(RuntimeError):  # it is closed
-            self._loop.call_soon_threadsafe(self._closing.set)
+        self._loop.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -79,35 +75,69 @@ class StoreThread:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        if not self._thread.is_alive():
-            coroutine.close()
-            raise BadInput("the store is closed", place="store", hint="open it again")
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+    def _find_loop(self) -> _StoreLoop:
+        """The loop of this process. A forked one has no thread of its parent, and opens the store again."""
+        if self._loop.process != os.getpid():
+            with self._starting:
+                if self._loop.process != os.getpid():
+                    self._loop = _StoreLoop(self._open)
+        return self._loop
 
-    def _run_loop(self) -> None:
-        self._loop.run_until_complete(self._closing.wait())
-        self._loop.run_until_complete(self._finish_tasks())
-        self._loop.close()
 
-    async def _finish_tasks(self) -> None:
-        """Let running functions end before the loop does; the one that holds the store ends last."""
-        waiting: list[Awaitable[Any]] = [
-            task for task in asyncio.all_tasks() if task is not asyncio.current_task()
-        ]
-        await asyncio.gather(*waiting, return_exceptions=True)
+class _StoreLoop:
+    """One open store, with the thread and the event loop that it lives in."""
 
-    async def _hold(self, opened: AbstractAsyncContextManager[Store]) -> None:
-        """Hold the store open until the thread closes. One task enters and leaves it, as anyio requires."""
+    def __init__(self, open_it: Callable[[], AbstractAsyncContextManager[Store]]) -> None:
+        self.process = os.getpid()
+        self._closing = asyncio.Event()
+        self._submitting = Lock()
+        self._is_closed = False
+        self._running: set[Future[Any]] = set()
+        self._opened: Future[Store] = Future()
+        hold = partial(asyncio.run, self._hold(open_it))
+        self.thread = Thread(target=hold, name="lamina store", daemon=True)
+        self.thread.start()
+        self._store = self._opened.result()
+
+    def submit(self, function: StoreFunction[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        with self._submitting:
+            if self._is_closed:
+                raise _say_closed()
+            future = asyncio.run_coroutine_threadsafe(function(self._store, *args, **kwargs), self._loop)
+            self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        return future
+
+    def stop(self) -> None:
+        with suppress(RuntimeError):  # it is closed
+            self._loop.call_soon_threadsafe(self._closing.set)
+
+    async def _hold(self, open_it: Callable[[], AbstractAsyncContextManager[Store]]) -> None:
+        """Hold the store open until it is to be closed. One task enters and leaves it, as anyio requires."""
+        self._loop = asyncio.get_running_loop()
         try:
-            async with opened as store:
+            async with open_it() as store:
                 self._opened.set_result(store)
                 await self._closing.wait()
+                self._refuse_more()
+                running = [asyncio.wrap_future(future) for future in list(self._running)]
+                await asyncio.gather(*running, return_exceptions=True)
         except BaseException as error:
-            if self._opened.done():
-                raise
-            self._opened.set_exception(error)
-            self._closing.set()
+            if not self._opened.done():
+                self._opened.set_exception(error)
+                return
+            self._refuse_more()
+            logging.getLogger("lamina").exception("a store broke, and is closed")
+            for future in list(self._running):
+                future.set_exception(_say_closed())
+
+    def _refuse_more(self) -> None:
+        with self._submitting:
+            self._is_closed = True
+
+
+def _say_closed() -> BadInput:
+    return BadInput("the store is closed", place="store", hint="open it again")
 
 
 _threads: WeakSet[StoreThread] = WeakSet()
