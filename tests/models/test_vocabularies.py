@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -61,6 +62,13 @@ def test_special_tokens_in_text_are_text(name: str) -> None:
         assert count(text) > 1
 
 
+@given(pieces=st.lists(st.sampled_from(("<|", "|>", "<", "|", "endoftext", "think", " ", "世", "\ud800"))))
+def test_a_count_is_that_of_the_ids_wherever_a_special_token_may_begin(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    for name in ("o200k_base", "cl100k_base", "llama3"):
+        assert vocabulary(name).count(text) == len(vocabularies.encode(text, vocabulary=name))
+
+
 @pytest.mark.parametrize("name", ["gemma2", "qwen3", "deepseek_v3"])
 @pytest.mark.parametrize("unit", [" ", "a", "=", "\u0301\u0316"])
 def test_a_long_run_of_one_character_is_counted(name: str, unit: str) -> None:
@@ -103,9 +111,10 @@ def test_gemma_holds_some_tags_as_tokens() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_vocabulary_of_bytes_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabularies, "_load_encoder", lambda _: lambda text: list(text.encode()))
+    of_bytes = SimpleNamespace(encode_ordinary=lambda text: list(text.encode()))
+    monkeypatch.setattr(vocabularies, "_load_tokenizer", lambda _: of_bytes)
     with pytest.raises(BadInput, match="known text"):
-        vocabularies.encoder.__wrapped__(name)
+        vocabularies.tokenizer.__wrapped__(name)
 
 
 def test_an_unknown_vocabulary_is_refused_with_the_known_ones() -> None:
@@ -115,7 +124,7 @@ def test_an_unknown_vocabulary_is_refused_with_the_known_ones() -> None:
 
 def test_a_missing_splintr_is_noticed_when_the_counter_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "splintr", None)
-    monkeypatch.setattr(vocabularies, "encoder", vocabularies.encoder.__wrapped__)
+    monkeypatch.setattr(vocabularies, "tokenizer", vocabularies.tokenizer.__wrapped__)
     with pytest.raises(ImportError, match="splintr"):
         vocabulary.__wrapped__("o200k_base")
 

@@ -212,8 +212,8 @@ def _lower_and_spare_less(progress: CutProgress) -> tuple[CutProgress, Sparing]:
 def _spares_any(progress: CutProgress, sparing: Sparing) -> bool:
     """Whether something is spared that could still be lowered."""
     entries = progress.entries
-    untouchable = find_untouchable(entries) | progress.folded | progress.held
-    lowerable = find_spared(entries, sparing) - untouchable
+    untouchable = find_untouchable(entries, progress.current) | progress.folded | progress.held
+    lowerable = find_spared(entries, sparing, progress.current) - untouchable
     return any(entries[at].form is not Form.OMITTED for at in lowerable)
 
 
@@ -312,7 +312,7 @@ def _make_error(progress: CutProgress) -> BudgetExceeded:
     if not is_held_by_thinking(progress.draft.entries, context.options.binding):
         largest, names = _find_largest(progress.request, context.scale.head_rows())
         return BudgetExceeded(floor=floor, room=room, segments=largest, names=names)
-    untouchable = find_untouchable(progress.entries)
+    untouchable = find_untouchable(progress.entries, progress.current)
     lowerable = [entry for at, entry in enumerate(progress.entries) if at not in untouchable]
     largest, names = _find_largest(lowerable, ())
     return BudgetExceeded(

@@ -149,8 +149,8 @@ class _Lowering:
         return OrderView(
             entries=self.entries,
             kinds=self.context.kinds,
-            untouchable=find_untouchable(self.entries) | self.folded | self.held,
-            spared=find_spared(self.entries, sparing),
+            untouchable=find_untouchable(self.entries, self.current) | self.folded | self.held,
+            spared=find_spared(self.entries, sparing, self.current),
             largest_spared=sparing.largest,
             current=self.current,
             released=self.released,

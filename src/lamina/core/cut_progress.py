@@ -279,12 +279,12 @@ def without_digests(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in entries if not is_digest(entry)]
 
 
-def find_untouchable(entries: Sequence[Entry]) -> frozenset[int]:
+def find_untouchable(entries: Sequence[Entry], current: frozenset[int]) -> frozenset[int]:
     """Positions that no cut may touch: system text, what is pinned, the prompt, the last step.
 
-    A digest that stands in the last turn may be written anew, and an attachment of the prompt may be lowered.
+    `current` are those of the prompt and the last step. A digest that stands in the last turn may be written
+    anew, and an attachment of the prompt may be lowered.
     """
-    current = current_turn(entries)
     positions: set[int] = set()
     for at, entry in enumerate(entries):
         is_system_text = entry.role is Role.SYSTEM or entry.layer is Layer.SYSTEM
@@ -296,17 +296,18 @@ def find_untouchable(entries: Sequence[Entry]) -> frozenset[int]:
     return frozenset(positions)
 
 
-def find_spared(entries: Sequence[Entry], sparing: Sparing) -> frozenset[int]:
+def find_spared(entries: Sequence[Entry], sparing: Sparing, current: frozenset[int]) -> frozenset[int]:
     """Positions that a cut would rather spare: the last steps, and what came with the prompt.
 
-    In the hoisted layout, what came with the prompt may stand in the library, with equal content.
+    `current` are those of the prompt and the last step. In the hoisted layout, what came with the prompt may
+    stand in the library, with equal content.
     """
     if not sparing:
         return frozenset()
     if sparing.steps:
         first_step = _find_first_of_last_steps(entries, sparing.steps)
     else:
-        first_step = _find_first_step_within(entries, sparing)
+        first_step = _find_first_step_within(entries, sparing, current)
     attached_now = {entry.content for entry in entries if is_named_in_library(entry)}
     positions: set[int] = set()
     for at, entry in enumerate(entries):
@@ -316,13 +317,12 @@ def find_spared(entries: Sequence[Entry], sparing: Sparing) -> frozenset[int]:
     return frozenset(positions)
 
 
-def _find_first_step_within(entries: Sequence[Entry], sparing: Sparing) -> int:
+def _find_first_step_within(entries: Sequence[Entry], sparing: Sparing, current: frozenset[int]) -> int:
     """The first of the newest steps that together have at most the tokens to spare, besides the last one.
 
     No cut touches the last step and the prompt, so they do not count. A large result counts as the cut may
     leave it.
     """
-    current = current_turn(entries)
     left = sparing.tokens
     first_step = entries[-1].step if entries else 0
     for at in range(len(entries) - 1, -1, -1):

@@ -83,8 +83,18 @@ def content_digest(segment: Segment, sent_in_full: Digest) -> Digest:
 def handle(content: Digest) -> str:
     """The short name by which a segment can be recalled, such as `kmzxw6ytboi4dcmrt`. It never expires."""
     # `base64.b32encode` is written in Python, and every segment of every request has a handle.
-    bits = int(content[: HANDLE_BITS // 4], 16)
-    return "k" + "".join([_TEN_BITS[bits >> shift & 1023] for shift in range(HANDLE_BITS - 10, -1, -10)])
+    first, last = divmod(int(content[: HANDLE_BITS // 4], 16), 1 << HANDLE_BITS // 2)
+    pairs = (
+        _TEN_BITS[first >> 30],
+        _TEN_BITS[first >> 20 & 1023],
+        _TEN_BITS[first >> 10 & 1023],
+        _TEN_BITS[first & 1023],
+        _TEN_BITS[last >> 30],
+        _TEN_BITS[last >> 20 & 1023],
+        _TEN_BITS[last >> 10 & 1023],
+        _TEN_BITS[last & 1023],
+    )
+    return "k" + "".join(pairs)
 
 
 def make_ref(segment: Segment, content: Digest, before: Digest) -> Ref:

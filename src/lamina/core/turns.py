@@ -54,18 +54,19 @@ def place_entries(
     """Entries with their turn, their step and their layer inside that turn, and the position after them."""
     result: list[Entry] = []
     for entry in entries:
-        position = _advance(position, entry, kinds)
+        in_section = is_section(kinds, entry.segment)
+        position = _advance(position, entry, in_section=in_section)
         placed = msgspec.structs.replace(
             entry,
             turn=max(position.turn, 0),
             step=max(position.step, 0),
-            layer=_find_layer(entry, kinds, opening=position.opening),
+            layer=_find_layer(entry, kinds, opening=position.opening, in_section=in_section),
         )
         result.append(placed)
     return result, position
 
 
-def _advance(position: TurnPosition, entry: Entry, kinds: Kinds) -> TurnPosition:
+def _advance(position: TurnPosition, entry: Entry, *, in_section: bool) -> TurnPosition:
     """The position after this entry.
 
     What is left out and what stands for older segments belongs where the counting has come. So does a
@@ -74,10 +75,10 @@ def _advance(position: TurnPosition, entry: Entry, kinds: Kinds) -> TurnPosition
     """
     segment = entry.segment
     is_unsaid = entry.form is Form.OMITTED or bool(segment.covers)
-    is_changed_section = is_section(kinds, segment) and not position.opening
+    is_changed_section = in_section and not position.opening
     if is_unsaid or is_changed_section:
         return position
-    if is_from_user(entry, kinds):
+    if in_section or _is_users_message(entry):
         if position.opening:
             return position
         # Words beside a result go on with the message of the results: they are no new question.
@@ -92,7 +93,7 @@ def _advance(position: TurnPosition, entry: Entry, kinds: Kinds) -> TurnPosition
     return TurnPosition(turn=position.turn, step=position.step)
 
 
-def _find_layer(entry: Entry, kinds: Kinds, *, opening: bool) -> Layer:
+def _find_layer(entry: Entry, kinds: Kinds, *, opening: bool, in_section: bool) -> Layer:
     """The layer inside the turn: the prompt, its attachments, or the steps that follow.
 
     The system text and the library have their places already. A changed section of the system text stands
@@ -105,7 +106,7 @@ def _find_layer(entry: Entry, kinds: Kinds, *, opening: bool) -> Layer:
         if kind_of(kinds, entry.segment).attachment:
             return Layer.TURN
         return Layer.PROMPT
-    if is_section(kinds, entry.segment):
+    if in_section:
         return Layer.TURN
     return Layer.STEPS
 
@@ -129,12 +130,14 @@ def is_from_user(entry: Entry, kinds: Kinds) -> bool:
 
     A result that came late is quoted in the model's voice, and lamina's own lines are nobody's.
     """
-    segment = entry.segment
-    if is_section(kinds, segment):
-        return True
-    if entry.role is not Role.USER or segment.is_own:
+    return is_section(kinds, entry.segment) or _is_users_message(entry)
+
+
+def _is_users_message(entry: Entry) -> bool:
+    """Whether it came as the user's, and is sent so."""
+    if entry.role is not Role.USER or entry.segment.is_own:
         return False
-    return segment.role is Role.USER
+    return entry.segment.role is Role.USER
 
 
 def is_question(entry: Entry, kinds: Kinds) -> bool:

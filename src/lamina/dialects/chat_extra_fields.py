@@ -40,6 +40,7 @@ _TYPED_TEXT_FIELDS = list_typed_fields("text refusal")
 _TYPED_CALL_FIELDS = list_typed_fields("function custom name arguments")
 _TYPED_FUNCTION_FIELDS = list_typed_fields("name arguments input")
 _NO_FIELDS: frozenset[str] = frozenset()
+_PLAIN_FIELDS = frozenset(("role", "content", "tool_call_id"))
 
 CHAT = "openai_chat"
 _RESULT_ROLES = ("tool", "function")
@@ -65,6 +66,8 @@ def add_extra_fields(
     The fields of the message itself are counted with its last segment, which is the last to be left out.
     `write_blocks` says how the dialect would write a picture or a file, to see what else its block has.
     """
+    if dialect == CHAT and _is_plain(message):
+        return tuple(segments)
     reader = _ExtraFields(dialect, write_blocks)
     last = len(segments) - 1
     for position, segment in enumerate(segments):
@@ -82,6 +85,13 @@ def add_extra_fields(
         if extra or uncounted:
             segments[position] = msgspec.structs.replace(segment, beside=extra, uncounted=uncounted)
     return tuple(segments)
+
+
+def _is_plain(message: Mapping[str, Any]) -> bool:
+    """Whether a message has one text and nothing else: most messages do."""
+    if not _PLAIN_FIELDS.issuperset(message) or message.get("role") == "developer":
+        return False
+    return isinstance(message.get("content"), str)
 
 
 class _ExtraFields(NamedTuple):

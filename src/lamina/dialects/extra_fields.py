@@ -152,6 +152,8 @@ def find_rest(
     Of `{"type": "text", "text": "Hi", "mood": "kind", "weight": 2}` it is `{"weight": 2}`.
     """
     rest: Json = {}
+    if typed_fields.issuperset(holder):  # nearly every object has no other field
+        return rest
     for name in holder.keys() - typed_fields:
         value = holder[name]
         if not _says_nothing(name, value) and not is_counted(name, value, counted_fields):

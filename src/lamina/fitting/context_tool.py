@@ -266,12 +266,13 @@ def _list_next(situation: _Situation) -> list[str]:
 
 def _list_moves(situation: _Situation, sparing: Sparing, *, kinds: Kinds = KINDS) -> list[str]:
     entries = situation.envelope.entries
+    current = current_turn(entries)
     view = OrderView(
         entries=entries,
         kinds=kinds,
-        untouchable=find_untouchable(entries) | _find_indices(entries, situation.held),
-        spared=find_spared(entries, sparing),
-        current=current_turn(entries),
+        untouchable=find_untouchable(entries, current) | _find_indices(entries, situation.held),
+        spared=find_spared(entries, sparing, current),
+        current=current,
         released=_find_indices(entries, situation.wishes.released),
     )
     lines: dict[int, str] = {}

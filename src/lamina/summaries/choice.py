@@ -20,6 +20,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
 from lamina.core.kinds import Kinds, Retention, kind_of, recoverable
 from lamina.core.recall import list_refs
+from lamina.core.turns import current_turn
 from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Ref, Role, Segment, ToolCall, ToolResult
 from lamina.summaries.values import Terms
 
@@ -142,7 +143,8 @@ def _list_free(entries: Sequence[Entry], logged: set[Ref], terms: Terms) -> set[
         room = min(terms.budget.window, sum(entry.tokens for entry in entries))
         sparing = spare_steps(terms.budget, room)
     # what a cut would spare, a summary spares too
-    blocked = find_untouchable(entries) | find_spared(entries, sparing)
+    current = current_turn(entries)
+    blocked = find_untouchable(entries, current) | find_spared(entries, sparing, current)
     free: set[int] = set()
     for index, entry in enumerate(entries):
         if index in blocked or entry.ref not in logged:

@@ -13,7 +13,7 @@ from lamina.core.kinds import Kinds
 from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.orders import goes_last
 from lamina.core.tokens import ESTIMATE, Counter
-from lamina.core.turns import OWN_TURN_ONLY
+from lamina.core.turns import OWN_TURN_ONLY, current_turn
 from lamina.core.values import Budget, Entry, Form, Ledger, Ref, Role, Segment
 
 SMALL = 100
@@ -91,8 +91,9 @@ def find_large_in_full(case: Case) -> Iterator[Entry]:
 
     Lowering something small may not make it smaller, so small entries prove nothing.
     """
-    protected = find_untouchable(case.envelope.entries)
-    for at, entry in enumerate(case.envelope.entries):
+    entries = case.envelope.entries
+    protected = find_untouchable(entries, current_turn(entries))
+    for at, entry in enumerate(entries):
         if at in protected or entry.segment.is_own:
             continue
         is_large = entry.tokens > SMALL

@@ -212,10 +212,9 @@ def list_first_names(names: Iterable[str], *, limit: int, in_sight: Container[st
     return ", ".join(chosen)
 
 
-def without_names_in(text: str, counts: Counter[str]) -> Counter[str]:
-    """The counted names that do not stand in a text."""
-    shown = frozenset(_NAME.findall(text))
-    return Counter({name: count for name, count in counts.items() if name not in shown})
+def read_names(text: str) -> frozenset[str]:
+    """All names that stand in a text, telling or not."""
+    return frozenset(_NAME.findall(text))
 
 
 def count_names(text: str) -> Counter[str]:

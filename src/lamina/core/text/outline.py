@@ -25,7 +25,7 @@ from lamina.core.text.clipping import (
     take_lines,
 )
 from lamina.core.text.code import Signature, find_signatures, is_definition, is_numbered
-from lamina.core.text.excerpts import count_names, list_names, without_names_in
+from lamina.core.text.excerpts import count_names, list_first_names, read_names
 from lamina.core.text.json_text import (
     abbreviate_value,
     describe_keys,
@@ -87,17 +87,17 @@ def outline_with_names(text: str, *, limit: int, name: str = "") -> str:
     """
     if len(text) <= limit:
         return text
-    names = count_names(text)
+    names = [name for name, _ in count_names(text).most_common()]
     around = len(_NAMES_OPENING) + len("]")
     most = limit // 2 - around
-    name_list = list_names(names, limit=most)
+    name_list = list_first_names(names, limit=most, in_sight=())
     outline = _Outline(text, name)
     # Which names are missing depends on how much is shown, and that on how long their list is.
     for _ in range(2):
         if not name_list:
             return outline.write(limit)
         structure = outline.write(limit - around - len(name_list))
-        name_list = list_names(without_names_in(structure, names), limit=most)
+        name_list = list_first_names(names, limit=most, in_sight=read_names(structure))
         most = min(most, len(name_list))
     if not name_list:
         return structure

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from functools import cache, partial
 from hashlib import sha256
-from typing import Literal
+from typing import Literal, Protocol
 from unicodedata import ucd_3_2_0
 
 import msgspec
@@ -24,6 +24,7 @@ import msgspec
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput
 from lamina.models.counters.count_guard import (
+    WHOLE,
     TextCount,
     between_long_runs,
     guard_count,
@@ -33,12 +34,22 @@ from lamina.models.counters.count_guard import (
 from lamina.models.framing import longest_prefix
 from lamina.models.names import own_name
 
-Encode = Callable[[str], list[int]]
-
 PROBE = "Zählt: 世界 🌍 f(x)=x**2  # don't\n<|endoftext|>"
 """Words, scripts, signs and the spelling of a special token: what a wrong vocabulary gets wrong."""
 
 Claim = Literal["exact", "measured", ""]
+
+
+class Tokenizer(Protocol):
+    """What is used of a tokenizer of splintr.
+
+    Only `encode_ordinary` reads special tokens, some of which splintr invented, as plain text. The ids of
+    `encode_flat` are four bytes each, which saves the objects of a list.
+    """
+
+    def encode_ordinary(self, text: str, /) -> list[int]: ...
+
+    def encode_flat(self, text: str, /) -> bytes: ...
 
 
 def names() -> tuple[str, ...]:
@@ -49,13 +60,13 @@ def names() -> tuple[str, ...]:
 @cache
 def vocabulary(name: str) -> Counter:
     """A counter that is exact for every model with this vocabulary. Its framing is the plain one."""
-    encoder(name)  # raises here if the vocabulary is missing, and not when counting
+    tokenizer(name)  # raises here if the vocabulary is missing, and not when counting
     return Counter(name=name, count=guard_count(_count_with(name), _FAMILIES[name]), exact=True)
 
 
 def encode(text: str, *, vocabulary: str) -> list[int]:
     """Token ids, with special tokens read as plain text and lone surrogates as U+FFFD."""
-    encode_ordinary = encoder(vocabulary)
+    encode_ordinary = tokenizer(vocabulary).encode_ordinary
     try:
         return encode_ordinary(text)
     except UnicodeEncodeError:
@@ -63,27 +74,26 @@ def encode(text: str, *, vocabulary: str) -> list[int]:
 
 
 @cache
-def encoder(name: str) -> Encode:
-    """The proven encoder of a vocabulary, for text without surrogates."""
+def tokenizer(name: str) -> Tokenizer:
+    """The proven tokenizer of a vocabulary, for text without surrogates."""
     if name not in _PROOFS:
         raise BadInput(f"unknown vocabulary {name!r}", place="vocabulary", hint=f"use one of {names()}")
-    encode_ordinary = _load_encoder(name)
-    proof = sha256(str(encode_ordinary(PROBE)).encode()).hexdigest()[:16]
+    loaded = _load_tokenizer(name)
+    proof = sha256(str(loaded.encode_ordinary(PROBE)).encode()).hexdigest()[:16]
     if proof != _PROOFS[name]:
         raise BadInput(
             f"splintr's vocabulary {name!r} does not encode a known text as it should",
             place="vocabulary",
             hint="install the release of splintr-rs that lamina names, or count with estimate_for(...)",
         )
-    return encode_ordinary
+    return loaded
 
 
-def _load_encoder(name: str) -> Encode:
-    from splintr import Tokenizer  # noqa: PLC0415 - loaded only when it is needed
+def _load_tokenizer(name: str) -> Tokenizer:
+    import splintr  # noqa: PLC0415 - loaded only when it is needed
 
-    # Every other method of splintr matches special tokens in the text, some of them invented.
-    encode_ordinary: Encode = Tokenizer.from_pretrained(name).encode_ordinary
-    return encode_ordinary
+    loaded: Tokenizer = splintr.Tokenizer.from_pretrained(name)
+    return loaded
 
 
 def _count_with(name: str) -> TextCount:
@@ -91,7 +101,24 @@ def _count_with(name: str) -> TextCount:
         return partial(_count_with_tags, name)
     if name == "qwen3":
         return partial(_count_composed, name)
+    if name in _ALL_SPECIAL_ALIKE:
+        return partial(_count_flat, name, tokenizer(name).encode_flat)
     return partial(_count_plain, name)
+
+
+_SPECIAL_BEGINS = "<|"
+_ALL_SPECIAL_ALIKE = ("o200k_base", "cl100k_base", "llama3")
+"""Vocabularies whose special tokens all begin so, those that splintr invents too."""
+
+
+def _count_flat(name: str, encode_flat: Callable[[str], bytes], text: str) -> int:
+    """As `_count_plain`, in three quarters of the time, unless a special token may be spelled in the text."""
+    if len(text) > WHOLE or _SPECIAL_BEGINS in text:
+        return _count_plain(name, text)
+    try:
+        return len(encode_flat(text)) // 4
+    except UnicodeEncodeError:
+        return _count_plain(name, text)
 
 
 def _count_plain(name: str, text: str) -> int:
