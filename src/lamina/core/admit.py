@@ -109,11 +109,10 @@ def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: B
     Thinking is left out, and so is an entry that is smaller than its stub. A call or a result is never left
     out alone, since calls and results pair: it has a stub, whatever its size.
     """
-    entries = list(draft.entries)
+    entries = draft.entries
     lines = dict(draft.lines)
     # What is unchanged was looked at by the build that first had it.
-    for at in range(draft.unchanged, len(entries)):
-        entry = entries[at]
+    for at, entry in enumerate(draft.entries[draft.unchanged :], draft.unchanged):
         if entry.form is not Form.FULL:
             continue
         why = carries(entry.segment)
@@ -124,6 +123,8 @@ def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: B
         is_larger = context.scale.body(lowered) > context.scale.body(entry)
         if entry.segment.kind == "thinking" or (is_larger and not is_paired):
             lowered = lower_entry(entry, Form.OMITTED, why, wording=context.wording)
+        if entries is draft.entries:
+            entries = list(entries)
         entries[at] = lowered
         lines[entry.ref] = make_line(lowered)
     if len(lines) == len(draft.lines):
@@ -152,9 +153,8 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
 
     A share of the whole room limits nothing. What would not become smaller stays as it is.
     """
-    entries = list(draft.entries)
+    entries = draft.entries
     lines = dict(draft.lines)
-    has_changed = False
     for at, share in _share_room(entries, draft.standing_tokens, start, limits, context).items():
         entry = entries[at]
         if entry.tokens <= share or share >= limits.room:
@@ -168,10 +168,11 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
             limit=max(share * CHARACTERS_PER_TOKEN, 1),
         )
         if context.scale.gain(entry, lowered) > 0:
+            if entries is draft.entries:
+                entries = list(entries)
             entries[at] = lowered
             lines[lowered.ref] = make_line(lowered, limit=limit)
-            has_changed = True
-    if not has_changed:
+    if entries is draft.entries:
         return draft
     return msgspec.structs.replace(draft, entries=entries, lines=lines, standing_tokens=None)
 

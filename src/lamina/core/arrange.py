@@ -76,12 +76,12 @@ def repair_log(
     log: tuple[Segment, ...], context: BuildContext, checkpoint: DraftCheckpoint | None = None
 ) -> RepairedLog:
     """The first stage: entries for a well-formed log. Only what comes after the checkpoint is repaired."""
-    empty_front = LogFront(entries=[], prefix=context.root, scan=ScanMemory())
+    empty_front = LogFront(stream=(), count=0, prefix=context.root, scan=ScanMemory())
     front = empty_front
     start = 0
     if checkpoint is not None:
         front = checkpoint.front
-        start = len(checkpoint.log)
+        start = checkpoint.boundary
     sections = front.sections + list_sections(log, start, len(log), context.kinds)
     ledger = promote_sections(log, sections, context)
     if _reaches_back(log[start:], ledger, context.options):
@@ -195,9 +195,8 @@ def _place_pieces(repaired: RepairedLog, context: BuildContext) -> Pieces:
     second, after_second = _place_piece(
         repaired.second.entries, after_first, repaired.ledger, context, leads=repaired.boundary == 0
     )
-    open_at = front.open_at
     leaving = find_leaving(
-        [*front.entries[open_at:], *first, *second],
+        [*front.open_entries, *first, *second],
         context.kinds,
         context.options.layout,
         bound=context.binds_thinking,
@@ -208,9 +207,8 @@ def _place_pieces(repaired: RepairedLog, context: BuildContext) -> Pieces:
         second=second,
         after_first=after_first,
         after_second=after_second,
-        open_at=open_at,
         leaving=leaving,
-        unchanged=len(front.entries),
+        unchanged=front.count,
         unchanged_sent=front.sent,
     )
 
@@ -238,10 +236,10 @@ def _word_pieces(pieces: Pieces, repaired: RepairedLog, context: BuildContext) -
     entries = pieces.first + pieces.second
     if not repaired.reaches_back:
         entries = word_entries(entries, wording=context.wording)
-        return mark_replacing(entries, pieces.front.entries, context)
+        return mark_replacing(entries, pieces.front, context)
     entries = omit_covered(entries, context.kinds, name=_name_of)
     entries = word_entries(entries, wording=context.wording)
-    entries = mark_replacing(entries, (), context)
+    entries = mark_replacing(entries, pieces.front, context)
     if context.options.layout.drops_results:
         entries = _omit_earlier_results(entries, pieces.after_second.turn)
     if context.options.repairs.merge:
@@ -313,6 +311,8 @@ def _join_pieces(pieces: Pieces, applied: Applied, repaired: RepairedLog, contex
     if not repaired.reaches_back:
         second_at = find_position(applied.entries, first_ref)
     new_sections = list_sections(repaired.log, repaired.start, repaired.boundary, context.kinds)
+    entries = list(pieces.front.stream)
+    del entries[pieces.front.count :]
     after_first, in_first = _extend_front(
         msgspec.structs.replace(
             pieces.front,
@@ -320,22 +320,24 @@ def _join_pieces(pieces: Pieces, applied: Applied, repaired: RepairedLog, contex
             position=pieces.after_first,
             sections=pieces.front.sections + new_sections,
         ),
+        entries,
         applied.entries[:second_at],
         repaired.ledger,
         context,
     )
     after_second, in_second = _extend_front(
         msgspec.structs.replace(after_first, scan=repaired.second.scan, position=pieces.after_second),
+        entries,
         applied.entries[second_at:],
         repaired.ledger,
         context,
     )
-    entries = after_second.entries
     same = pieces.unchanged
     # As long as the last turn of the front goes on, nothing in it becomes history.
     if pieces.after_second.turn > pieces.front.position.turn:
-        entries[pieces.open_at :] = age_entries(entries[pieces.open_at :], pieces.after_second.turn)
-        same = min(same, pieces.open_at)
+        open_at = pieces.front.open_at
+        entries[open_at:] = age_entries(entries[open_at:], pieces.after_second.turn)
+        same = min(same, open_at)
     next_front = NextFront(
         front=after_first, boundary=repaired.boundary, first_ref=first_ref, continues=pieces.unchanged > 0
     )
@@ -357,25 +359,30 @@ def _join_pieces(pieces: Pieces, applied: Applied, repaired: RepairedLog, contex
 
 
 def _extend_front(
-    front: LogFront, entries: list[Entry], ledger: Ledger, context: BuildContext
+    front: LogFront, stream: list[Entry], entries: list[Entry], ledger: Ledger, context: BuildContext
 ) -> tuple[LogFront, ReferredLog]:
-    """The front with these entries after it, and which of them are references now."""
+    """The front with these entries after it, and which of them are references now.
+
+    They are added to the stream, which has those of the front.
+    """
     copies = dict(front.copies)
     referred = ReferredLog(entries=entries)
     if find_attachments(entries, context.kinds):
         referred = refer_to_earlier(
             entries, ledger, copies, kinds=context.kinds, wording=context.wording, scale=context.scale
         )
-    last_sent = find_last_sent(front.entries)
+    last_sent = find_last_sent(stream)
     weighed = weigh_entries(referred.entries, context.scale, prefix=front.prefix, last_sent=last_sent)
     open_at = find_open_turn(weighed, front.position.turn)
-    if open_at > 0 or find_last_turn(front.entries) != max(front.position.turn, 0):
-        open_at += len(front.entries)
+    if open_at > 0 or find_last_turn(stream) != max(front.position.turn, 0):
+        open_at += front.count
     else:
         open_at = front.open_at
+    stream += weighed
     extended = msgspec.structs.replace(
         front,
-        entries=front.entries + weighed,
+        stream=stream,
+        count=len(stream),
         open_at=open_at,
         prefix=find_prefix(weighed, front.prefix),
         copies=copies,

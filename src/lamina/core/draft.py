@@ -8,6 +8,8 @@ once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from lamina.core.options import Options
@@ -27,9 +29,12 @@ class LogFront(msgspec.Struct, frozen=True, kw_only=True):
     each name of an attachment, the copy that is sent in full. `reminders` are the keys of those that stand in
     it. `prefix`, `tokens` and `sent` are the hash, the tokens and the number of the entries that are sent.
     `sections` are the sections of the system text that came after the beginning of the log.
+
+    The entries of the front are the first `count` of `stream`, which may go on: nothing is copied.
     """
 
-    entries: list[Entry]
+    stream: Sequence[Entry]
+    count: int
     prefix: Digest
     scan: ScanMemory
     position: TurnPosition = START
@@ -40,14 +45,25 @@ class LogFront(msgspec.Struct, frozen=True, kw_only=True):
     sent: int = 0
     sections: tuple[Segment, ...] = ()
 
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """The entries of the front. They are copied, so ask for them only if something has changed."""
+        return self.stream[: self.count]
+
+    @property
+    def open_entries(self) -> Sequence[Entry]:
+        """The entries that belong to the last turn, which may be over now."""
+        return self.stream[self.open_at : self.count]
+
 
 class DraftCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The front of an earlier build, for the part `log` of its log, and everything that it depends on.
+    """The front of an earlier build, for its `log` before the `boundary`, and everything that it depends on.
 
     `ledger` is the ledger that the build returned. `last_turn` is the turn in which the whole log ended.
     """
 
     log: tuple[Segment, ...]
+    boundary: int
     ledger: Ledger
     options: Options
     counter: Counter

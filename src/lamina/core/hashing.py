@@ -149,13 +149,20 @@ class NamedSegment(NamedTuple):
     segment: Segment
 
 
+SETTLED_AT = 256
+"""Names and ids that are copied with each build of a growing log. More of them are settled: the whole dict is
+copied once for so many, and not with each build."""
+
+
 class SegmentNames(msgspec.Struct):
     """Gives the segments of a log their refs, one after the other.
 
-    `occurrences` counts how often each ref without a number has occurred, and `before` is the content of the
-    last segment that is not system text.
+    `occurrences` counts how often each ref without a number has occurred. Those of `settled` are shared with
+    other logs and never change: copying names costs only what came since. `before` is the content of the last
+    segment that is not system text.
     """
 
+    settled: dict[Ref, int] = {}
     occurrences: dict[Ref, int] = {}
     before: Digest = Digest("")
 
@@ -163,7 +170,7 @@ class SegmentNames(msgspec.Struct):
         """The next segment with its ref. `sent_in_full` is the digest of its parts as they came."""
         content = content_digest(segment, sent_in_full)
         first_ref = make_ref(segment, content, self.before)
-        nth = self.occurrences.get(first_ref, 0)
+        nth = self.occurrences.get(first_ref) or self.settled.get(first_ref, 0)
         ref = first_ref
         if nth:
             ref = Ref(f"{first_ref}#{nth}")
@@ -174,4 +181,6 @@ class SegmentNames(msgspec.Struct):
 
     def copy(self) -> SegmentNames:
         """Names that go on from here, and change nothing in these."""
-        return SegmentNames(occurrences=dict(self.occurrences), before=self.before)
+        if len(self.occurrences) < SETTLED_AT:
+            return SegmentNames(settled=self.settled, occurrences=dict(self.occurrences), before=self.before)
+        return SegmentNames(settled=self.settled | self.occurrences, before=self.before)

@@ -13,6 +13,7 @@ import msgspec
 from lamina.core.draft import DraftCheckpoint, LogFront
 from lamina.core.entries import (
     begins_with,
+    count_same,
     count_sent,
     find_attachments,
     find_last_sent,
@@ -73,9 +74,9 @@ def may_split(segment: Segment, before: Segment) -> bool:
 class Pieces(msgspec.Struct, frozen=True, kw_only=True):
     """The front of a log and the two pieces after it, with turns, steps and layers.
 
-    `after_first` and `after_second` say how far the counting of turns has come after each piece. The last
-    turn of the front begins at `open_at`. `leaving` are the entries that stood in their own turn only, which
-    is over now: positions in `open_entries + first + second`. The first `unchanged` entries of the front are
+    `after_first` and `after_second` say how far the counting of turns has come after each piece. `leaving`
+    are the entries that stood in their own turn only, which is over now: positions in the open entries of the
+    front and those of both pieces. The first `unchanged` entries of the front are
     as they were.
     """
 
@@ -84,15 +85,9 @@ class Pieces(msgspec.Struct, frozen=True, kw_only=True):
     second: list[Entry]
     after_first: TurnPosition
     after_second: TurnPosition
-    open_at: int
     leaving: frozenset[int]
     unchanged: int
     unchanged_sent: int
-
-    @property
-    def open_entries(self) -> list[Entry]:
-        """The entries of the front that belong to its last turn, which may be over now."""
-        return self.front.entries[self.open_at :]
 
 
 def find_open_turn(entries: Sequence[Entry], turn: int) -> int:
@@ -136,9 +131,9 @@ def _returns_what_left(pieces: Pieces, ledger: Ledger) -> bool:
 
     That happens if the client changed the rest of the turn. What a cut left out has a line, and stays out.
     """
-    if pieces.front.sent == len(pieces.front.entries):
+    if pieces.front.sent == pieces.front.count:
         return False
-    for at, entry in enumerate(pieces.open_entries):
+    for at, entry in enumerate(pieces.front.open_entries):
         if entry.form is not Form.OMITTED or entry.why != OWN_TURN_ONLY:
             continue
         if entry.ref in ledger.lines:
@@ -173,7 +168,7 @@ def _changes_full_copies(pieces: Pieces, ledger: Ledger) -> bool:
         return False
     front = pieces.front
     refs = {entry.ref for entry in (*front.entries, *pieces.first, *pieces.second)}
-    leaving = {entry.ref for at, entry in enumerate(pieces.open_entries) if at in pieces.leaving}
+    leaving = {entry.ref for at, entry in enumerate(front.open_entries) if at in pieces.leaving}
     copies = {copy.identity for copy in front.copies.values() if copy.ref in leaving}
     for entry in front.entries:
         line = lines.get(entry.ref)
@@ -191,15 +186,15 @@ def omit_leaving(pieces: Pieces, context: BuildContext) -> Pieces:
     """
     if not pieces.leaving:
         return pieces
-    open_entries = pieces.open_entries
+    open_entries = pieces.front.open_entries
     first_at = len(open_entries)
     second_at = first_at + len(pieces.first)
     entries = [*open_entries, *pieces.first, *pieces.second]
     for at in pieces.leaving:
         entries[at] = _omit_with_turn(entries[at], context.ledger)
-    front, unchanged = _replace_open_turn(pieces.front, pieces.open_at, entries[:first_at], context)
+    front, unchanged = _replace_open_turn(pieces.front, entries[:first_at], context)
     unchanged_sent = front.sent
-    if unchanged < len(front.entries):
+    if unchanged < front.count:
         unchanged_sent = count_sent(front.entries[:unchanged])
     return msgspec.structs.replace(
         pieces,
@@ -225,18 +220,17 @@ def _omit_with_turn(entry: Entry, ledger: Ledger) -> Entry:
 
 
 def _replace_open_turn(
-    front: LogFront, open_at: int, open_entries: list[Entry], context: BuildContext
+    front: LogFront, open_entries: list[Entry], context: BuildContext
 ) -> tuple[LogFront, int]:
-    """The front with these entries from `open_at` on, and how many of its first entries are as they were.
+    """The front with these entries as its last turn, and how many of its first entries are as they were.
 
     Only the last turn of the front is weighed again. The turns before it keep their hashes.
     """
-    unchanged = open_at
-    while unchanged < len(front.entries) and front.entries[unchanged] is open_entries[unchanged - open_at]:
-        unchanged += 1
-    if unchanged == len(front.entries):
+    open_at = front.open_at
+    unchanged = open_at + count_same(front.open_entries, open_entries)
+    if unchanged == front.count:
         return front, unchanged
-    before = front.entries[:open_at]
+    before = list(front.stream[:open_at])
     prefix = find_prefix(before, context.root)
     weighed = weigh_entries(open_entries, context.scale, prefix=prefix, last_sent=find_last_sent(before))
     return replace_entries(front, before + weighed, context), unchanged
@@ -250,7 +244,8 @@ def replace_entries(front: LogFront, entries: list[Entry], context: BuildContext
         copies = find_copies(attachments)
     return msgspec.structs.replace(
         front,
-        entries=entries,
+        stream=entries,
+        count=len(entries),
         prefix=find_prefix(entries, context.root),
         open_at=find_open_turn(entries, front.position.turn),
         copies=copies,

@@ -36,6 +36,7 @@ from lamina.core.values import (
 class BuildMemo:
     """What the last build of a conversation leaves for the next one: token counts, and a checkpoint.
 
+    `grown_log` says how the log that is built next continues the last one, if whoever read it knows.
     `entries` are those of the last envelope, `standing_tally` has the tokens of those that no cut lowers, and
     `settled` is what its dialect did with that envelope.
 
@@ -49,6 +50,7 @@ class BuildMemo:
         self.entries: tuple[Entry, ...] = ()
         self.standing_tally = EntryTally()
         self.settled: Any = None
+        self.grown_log = GrownLog()
         self._grown = _Grown((), 0)
         self._counts: dict[Counter, dict[Digest, int]] = {}
         self._reader: Reader | None = None
@@ -84,8 +86,7 @@ class BuildMemo:
     def checkpoint_for(self, log: tuple[Segment, ...], context: BuildContext) -> DraftCheckpoint | None:
         """The checkpoint, if this log continues its log and nothing else that it depends on has changed.
 
-        Comparing the whole beginning of the log is cheap: its segments are mostly the same objects. So is
-        the ledger, if it is the one that the last build returned.
+        Comparing the ledger is cheap, if it is the one that the last build returned.
         """
         checkpoint = self.checkpoint
         if checkpoint is None:
@@ -93,10 +94,18 @@ class BuildMemo:
         depended_on = (checkpoint.ledger, checkpoint.root, checkpoint.counter, checkpoint.options)
         if depended_on != (context.ledger, context.root, context.scale.counter, context.options):
             return None
-        start = len(checkpoint.log)
-        if not may_split_at(log, start) or not _begins_with(log, checkpoint.log):
+        if not may_split_at(log, checkpoint.boundary) or not self._continues(log, checkpoint):
             return None
         return checkpoint
+
+    def _continues(self, log: tuple[Segment, ...], checkpoint: DraftCheckpoint) -> bool:
+        """Whether a log begins with that of the checkpoint. What is known to be the same is not compared."""
+        start = 0
+        if self.grown_log.log is log and self.grown_log.before is checkpoint.log:
+            start = self.grown_log.same
+        if start >= checkpoint.boundary:
+            return True
+        return _are_same(log[start : checkpoint.boundary], checkpoint.log[start : checkpoint.boundary])
 
     def count_same(self, old_entries: Sequence[Entry], entries: Sequence[Entry]) -> int:
         """How many entries are the same objects as old ones, from the first on.
@@ -128,6 +137,14 @@ class BuildMemo:
         self.checkpoint = _make_checkpoint(draft, envelope, context)
 
 
+class GrownLog(NamedTuple):
+    """A log, of which the first `same` segments are the very objects of the one `before`."""
+
+    log: tuple[Segment, ...] = ()
+    before: tuple[Segment, ...] = ()
+    same: int = 0
+
+
 class _Grown(NamedTuple):
     """The entries of an envelope, of which the next one has the first `same` as the same objects."""
 
@@ -135,8 +152,8 @@ class _Grown(NamedTuple):
     same: int
 
 
-def _begins_with(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> bool:
-    """Whether a log begins with an earlier one: with equal segments that came from the same JSON.
+def _are_same(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> bool:
+    """Whether a log has the segments of an earlier one: equal ones that came from the same JSON.
 
     To Python `1` equals `true`, and the order of keys means nothing, but other bytes leave for both. Most
     segments are the same objects.
@@ -157,7 +174,8 @@ def _make_checkpoint(draft: Draft, envelope: Envelope, context: BuildContext) ->
     if front is None:
         return None
     return DraftCheckpoint(
-        log=draft.log[: next_front.boundary],
+        log=draft.log,
+        boundary=next_front.boundary,
         ledger=envelope.ledger,
         last_turn=find_last_turn(envelope.entries),
         options=context.options,
@@ -180,9 +198,7 @@ def _front_as_sealed(
     has_same_forms = draft.ledger.lines is ledger.lines and draft.ledger.folds == ledger.folds
     has_same_reminders = set(draft.ledger.reminders).issubset(ledger.reminders)
     if has_same_forms and has_same_reminders and next_front.continues:
-        sealed = list(envelope.entries)
-        del sealed[len(front.entries) :]
-        return msgspec.structs.replace(front, entries=sealed)
+        return msgspec.structs.replace(front, stream=envelope.entries)
     end = find_position(envelope.entries, next_front.first_ref)
     sealed = list(envelope.entries[:end])
     if _covers_any(ledger.folds, envelope.entries[end:]) or _ends_in_digest(sealed):

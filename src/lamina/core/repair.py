@@ -24,7 +24,7 @@ from lamina.core.entries import (
     make_own_entry,
     omit,
 )
-from lamina.core.hashing import SegmentNames, parts_digest
+from lamina.core.hashing import SETTLED_AT, SegmentNames, parts_digest
 from lamina.core.text.tags import strip_tags
 from lamina.core.values import (
     OWN_ORIGIN,
@@ -78,17 +78,27 @@ AS_IS = Repairs()
 class ScanMemory(msgspec.Struct):
     """What a scan must remember of the log before it.
 
-    `names` are those of the segments so far, and `ids` those of the calls. `side` says whose message is being
-    written.
+    `names` are those of the segments so far. The ids of the calls are in `settled_ids`, which never changes,
+    and those that came since in `ids`. `side` says whose message is being written.
     """
 
     names: SegmentNames = msgspec.field(default_factory=SegmentNames)
+    settled_ids: frozenset[str] = frozenset()
     ids: set[str] = set()
     side: str = ""
 
+    def has_id(self, call_id: str) -> bool:
+        """Whether a call had this id."""
+        return call_id in self.ids or call_id in self.settled_ids
+
     def copy(self) -> ScanMemory:
         """A memory of its own for another scan, which changes nothing in this one."""
-        return ScanMemory(names=self.names.copy(), ids=set(self.ids), side=self.side)
+        settled_ids = self.settled_ids
+        ids = set(self.ids)
+        if len(ids) >= SETTLED_AT:
+            settled_ids = settled_ids | ids
+            ids = set()
+        return ScanMemory(names=self.names.copy(), settled_ids=settled_ids, ids=ids, side=self.side)
 
 
 def repair(
@@ -364,7 +374,7 @@ class _Scan:
         is_bad = self.id_pattern is not None and not self.id_pattern.fullmatch(call.id)
         is_taken = False
         if self.repairs.unique_ids == "log":
-            is_taken = call.id in self.memory.ids
+            is_taken = self.memory.has_id(call.id)
         elif self.repairs.unique_ids == "message":
             is_taken = self.calls.has_id(call.id)
         self.memory.ids.add(call.id)
@@ -425,7 +435,7 @@ class _Scan:
         It is quoted in the model's voice, since what a tool said is never said in the user's. A line of the
         user's side ends it: no provider takes a request that ends with the model.
         """
-        if self.repairs.late == "omit" or result.id not in self.memory.ids:
+        if self.repairs.late == "omit" or not self.memory.has_id(result.id):
             self._omit(entry, "result without its call")
             return
         late = msgspec.structs.replace(entry, role=Role.ASSISTANT, why="late result, as content", opens=True)

@@ -8,7 +8,7 @@ from itertools import islice
 
 import msgspec
 
-from lamina.core.draft import Draft
+from lamina.core.draft import Draft, LogFront
 from lamina.core.entries import omit_by_ref
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_instruction, is_section, kind_of
@@ -103,9 +103,7 @@ _BEGINNING = 60
 """Characters of the older text that this line quotes."""
 
 
-def mark_replacing(
-    entries: list[Entry], entries_before: Sequence[Entry], context: BuildContext
-) -> list[Entry]:
+def mark_replacing(entries: list[Entry], front: LogFront, context: BuildContext) -> list[Entry]:
     """The entries, in which a section that came later says which older text it replaces.
 
     Both are sent until a cut puts the newer one into the place of the older.
@@ -116,14 +114,14 @@ def mark_replacing(
         return entries
     newest: dict[str, Entry] = {}
     result: list[Entry] = []
-    for at, entry in enumerate((*entries_before, *entries)):
+    for at, entry in enumerate((*front.entries, *entries)):
         key = entry.segment.key
         older = newest.get(key)
         if entry.ref in late and older is not None and older.content != entry.content:
             entry = _mark_entry(entry, older, context)  # noqa: PLW2901 - the same entry, with one line more
         if key and is_section(kinds, entry.segment):
             newest[key] = entry
-        if at >= len(entries_before):
+        if at >= front.count:
             result.append(entry)
     return result
 
