@@ -100,12 +100,13 @@ class BuildMemo:
 
     def _continues(self, log: tuple[Segment, ...], checkpoint: DraftCheckpoint) -> bool:
         """Whether a log begins with that of the checkpoint. What is known to be the same is not compared."""
-        start = 0
-        if self.grown_log.log is log and self.grown_log.before is checkpoint.log:
-            start = self.grown_log.same
-        if start >= checkpoint.boundary:
-            return True
-        return _are_same(log[start : checkpoint.boundary], checkpoint.log[start : checkpoint.boundary])
+        end = checkpoint.boundary
+        grown = self.grown_log
+        if grown.log is not log or grown.before is not checkpoint.log:
+            return _are_same(log[:end], checkpoint.log[:end])
+        if not _are_same(log[: grown.first], checkpoint.log[: grown.first]):
+            return False
+        return _are_same(log[grown.end : end], checkpoint.log[grown.end : end])
 
     def count_same(self, old_entries: Sequence[Entry], entries: Sequence[Entry]) -> int:
         """How many entries are the same objects as old ones, from the first on.
@@ -138,11 +139,12 @@ class BuildMemo:
 
 
 class GrownLog(NamedTuple):
-    """A log, of which the first `same` segments are the very objects of the one `before`."""
+    """A log that continues the one `before`: from the `first` to the `end` it has the very same objects."""
 
     log: tuple[Segment, ...] = ()
     before: tuple[Segment, ...] = ()
-    same: int = 0
+    first: int = 0
+    end: int = 0
 
 
 class _Grown(NamedTuple):

@@ -14,21 +14,23 @@ markers that must be few). For them a dialect remembers what it needs in a `Chec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from itertools import chain, compress
+from itertools import chain, compress, islice
 from itertools import count as count_up
 from operator import is_, not_
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from lamina.caches.stream import StreamBlock
 from lamina.core.entries import EntryTally
-from lamina.core.hashing import is_same_json
+from lamina.core.hashing import SETTLED_AT, is_same_json
+from lamina.core.memo import GrownLog
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 
+AnyItem = TypeVar("AnyItem")
 AnyView = TypeVar("AnyView")
 AnyPast = TypeVar("AnyPast", bound="CheckedPast")
 AnyState = TypeVar("AnyState")
@@ -39,19 +41,79 @@ TAIL = 32
 """Items at the end that are always checked again, since clients and planners move cache markers there."""
 
 
+class GrowingList(Generic[AnyItem]):
+    """A list that nobody changes. A longer one shares all but its last items with it.
+
+    So what a conversation adds costs no copy of what it had. `settled` is copied once for many additions.
+    """
+
+    def __init__(self, settled: list[AnyItem] | None = None, recent: list[AnyItem] | None = None) -> None:
+        self.settled = settled or []
+        self.recent = recent or []
+
+    def __len__(self) -> int:
+        return len(self.settled) + len(self.recent)
+
+    def __iter__(self) -> Iterator[AnyItem]:
+        return chain(self.settled, self.recent)
+
+    def __getitem__(self, position: int) -> AnyItem:
+        if position < len(self.settled):
+            return self.settled[position]
+        return self.recent[position - len(self.settled)]
+
+    def add(self, items: Sequence[AnyItem]) -> GrowingList[AnyItem]:
+        """The list with more items."""
+        recent = [*self.recent, *items]
+        if len(recent) < SETTLED_AT:
+            return GrowingList(self.settled, recent)
+        return GrowingList(self.settled + recent)
+
+    def first(self, count: int) -> GrowingList[AnyItem]:
+        """The first items alone."""
+        if count < len(self.settled):
+            return GrowingList(self.settled[:count])
+        return GrowingList(self.settled, self.recent[: count - len(self.settled)])
+
+    def after(self, count: int) -> list[AnyItem]:
+        """The items after the first ones."""
+        if count < len(self.settled):
+            return self.settled[count:] + self.recent
+        return self.recent[count - len(self.settled) :]
+
+    def equals(self, other: GrowingList[AnyItem]) -> bool:
+        """Whether both have equal items. If they grew together, nothing is copied."""
+        if len(self.settled) == len(other.settled):
+            return self.settled == other.settled and self.recent == other.recent
+        return list(self) == list(other)
+
+    def begins(self, items: Sequence[Any]) -> bool:
+        """Whether other items begin with these, by Python's equality. It is quick for the same objects."""
+        try:
+            if len(items) < len(self):
+                return False
+            if type(items) is not list:
+                items = list(items)
+            middle = len(self.settled)
+            return items[:middle] == self.settled and items[middle : len(self)] == self.recent
+        except RecursionError:
+            return False
+
+
 class ParsedPast(msgspec.Struct, frozen=True):
     """Messages that were parsed, and the segments that each of them became.
 
-    `log` has the segments of all groups. If the messages may be changed in place, `copies` has what they
-    were, and `doubted` the JSON of those, by position, that Python may find equal though they have changed.
-    `state` is what a dialect needs to go on, and nobody changes it. `examples` has the first message
-    of each shape, if they were recognised.
+    `log` has the segments of all groups, after `lead_count` that came from no message. If the messages may be
+    changed in place, `copies` has what they were, and `doubted` the JSON of those, by position, that Python
+    may find equal though they have changed. `state` is what a dialect needs to go on, and nobody changes it.
+    `examples` has the first message of each shape, if they were recognised.
     """
 
-    sources: list[Any] = []
-    groups: list[tuple[Segment, ...]] = []
+    sources: GrowingList[Any] = GrowingList()
+    groups: GrowingList[tuple[Segment, ...]] = GrowingList()
     log: tuple[Segment, ...] = ()
-    copies: list[Any] | None = None
+    lead_count: int = 0
+    copies: GrowingList[Any] | None = None
     doubted: dict[int, bytes] = {}
     state: Any = None
     examples: dict[Any, Any] = {}
@@ -60,12 +122,13 @@ class ParsedPast(msgspec.Struct, frozen=True):
         """The first messages alone."""
         if count == len(self.sources):
             return self
-        groups = self.groups[:count]
+        dropped = sum(map(len, self.groups.after(count)))
         return ParsedPast(
-            sources=self.sources[:count],
-            groups=groups,
-            log=tuple(chain.from_iterable(groups)),
-            copies=self.copies and self.copies[:count],
+            sources=self.sources.first(count),
+            groups=self.groups.first(count),
+            log=self.log[: len(self.log) - dropped],
+            lead_count=self.lead_count,
+            copies=self.copies and self.copies.first(count),
             doubted={position: json for position, json in self.doubted.items() if position < count},
         )
 
@@ -89,11 +152,13 @@ class ParseMemo:
     where nobody changes a message in place: then the same object is the same message. Whoever compares
     messages by Python's equality may do so as long as `keeps_equality`: no message that was remembered is
     another one now that Python takes for the same. Whoever has forgotten such messages sets it again: a
-    request may be parsed more than once before.
+    request may be parsed more than once before. `grown_log` says which segments of the last log are the very
+    objects of the one before.
     """
 
     def __init__(self, *, copies: bool = True) -> None:
         self.past = ParsedPast()
+        self.grown_log = GrownLog()
         self.basis: Any = None
         self.keeps_equality = True
         self._copies = copies
@@ -128,39 +193,48 @@ class ParseMemo:
         messages: Sequence[Any],
         groups: list[tuple[Segment, ...]],
         *,
+        lead: Sequence[Segment] = (),
         state: Any = None,
     ) -> tuple[Segment, ...]:
         """Remember messages that were parsed into these groups, after those that did not change.
 
-        The segments of all of them are returned.
+        The segments of all of them are returned, after those of the `lead`, which came from no message.
         """
+        old_segments = islice(unchanged.log, unchanged.lead_count, None)
+        log = (*lead, *old_segments, *chain.from_iterable(groups))
+        self.grown_log = GrownLog()
+        if len(lead) == unchanged.lead_count:
+            self.grown_log = GrownLog(log, self.past.log, first=len(lead), end=len(unchanged.log))
         past = ParsedPast(
-            sources=[*unchanged.sources, *messages],
-            groups=unchanged.groups + groups,
-            log=(*unchanged.log, *chain.from_iterable(groups)),
+            sources=unchanged.sources.add(messages),
+            groups=unchanged.groups.add(groups),
+            log=log,
+            lead_count=len(lead),
             state=state,
             examples=self._begun.examples if self._begun else {},
         )
         self._begun = None
         if self._copies:
-            past = remember_contents(past, unchanged, messages)
+            past = remember_contents(past, unchanged.copies or GrowingList(), unchanged.doubted)
         if not _keeps_equality(self.past, past, len(unchanged.sources)):
             self.keeps_equality = False
         self.past = past
         return past.log
 
 
-def remember_contents(past: ParsedPast, unchanged: ParsedPast, messages: Sequence[Any]) -> ParsedPast:
-    """The past with what its messages are now. `messages` are those after the ones that did not change."""
+def remember_contents(
+    past: ParsedPast, old_copies: GrowingList[Any], old_doubted: dict[int, bytes]
+) -> ParsedPast:
+    """The past with what its messages are now. The first of them have copies already."""
     try:
-        new_copies = list(map(copy_message, messages))
+        new_copies = list(map(copy_message, past.sources.after(len(old_copies))))
     except RecursionError:
         raise BadInput("it is nested too deeply", place="request", hint="give plain JSON") from None
-    copies = [*(unchanged.copies or ()), *(copy.value for copy in new_copies)]
-    doubted = dict(unchanged.doubted)
-    for position, copy in enumerate(new_copies, len(unchanged.sources)):
+    doubted = dict(old_doubted)
+    for position, copy in enumerate(new_copies, len(old_copies)):
         if copy.json is not None:
             doubted[position] = copy.json
+    copies = old_copies.add([copy.value for copy in new_copies])
     return msgspec.structs.replace(past, copies=copies, doubted=doubted)
 
 
@@ -172,10 +246,10 @@ def count_unchanged(messages: Sequence[Any], past: ParsedPast) -> int:
     """
     count = min(len(messages), len(past.sources))
     try:
-        same_objects = [*map(is_, messages, past.sources), False].index(False)
-        if same_objects < count:
+        if not all(map(is_, messages, past.sources)):
+            same_objects = [*map(is_, messages, past.sources)].index(False)
             rest = slice(same_objects, count)
-            count = same_objects + _count_same_json(messages[rest], past.sources[rest])
+            count = same_objects + _count_same_json(messages[rest], past.sources.after(same_objects))
         if past.copies is None or are_as_copied(past):
             return count
         return min(count, _count_while(_is_same_message, past.sources, past.copies))
@@ -188,7 +262,7 @@ def are_as_copied(past: ParsedPast) -> bool:
 
     All are compared in one call: one for each would cost ten times as much.
     """
-    if past.sources != past.copies:
+    if past.copies is None or not past.copies.equals(past.sources):
         return False
     doubted_messages = map(past.sources.__getitem__, past.doubted)
     return list(map(_encode_or_none, doubted_messages)) == list(past.doubted.values())
@@ -197,12 +271,14 @@ def are_as_copied(past: ParsedPast) -> bool:
 def _count_same_json(messages: Sequence[Any], sources: list[Any]) -> int:
     """How many messages have the same JSON as those that were parsed, from the first on."""
     lines = _encode_lines(messages)
-    if lines is not None and lines == _encode_lines(sources):
+    if lines is not None and lines == _encode_lines(sources[: len(messages)]):
         return len(messages)
     return _count_while(_is_same_message, messages, sources)
 
 
-def _count_while(compare: Callable[[Any, Any], bool], messages: Sequence[Any], others: list[Any]) -> int:
+def _count_while(
+    compare: Callable[[Any, Any], bool], messages: Sequence[Any] | GrowingList[Any], others: Iterable[Any]
+) -> int:
     """How many messages from the first on compare well with the others, of which there are enough."""
     first_different = compress(count_up(), map(not_, map(compare, messages, others)))
     return next(first_different, len(messages))
@@ -228,12 +304,12 @@ def _keeps_equality(before: ParsedPast, now: ParsedPast, same_count: int) -> boo
     It may not if a message that it saw was changed in place since: it holds that very object. Nor if a
     message now has `1` for `true`, for Python takes both for equal.
     """
-    old_sources = before.sources[same_count:]
+    old_sources = before.sources.after(same_count)
     if not old_sources:
         return True
     copies = before.copies or before.sources
     try:
-        if not all(map(_is_same_message, old_sources, copies[same_count:])):
+        if not all(map(_is_same_message, old_sources, copies.after(same_count))):
             return False
         if same_count < len(now.sources):
             return bool(old_sources[0] != now.sources[same_count])
@@ -310,7 +386,7 @@ class CheckMemo:
 
     def forget(self) -> None:
         """Forget everything: the next request is checked from its beginning."""
-        self._items: list[Any] = []
+        self._items: GrowingList[Any] = GrowingList()
         self._basis: Any = None
         self._past: Any = None
         self._tail_views: list[tuple[Any, Any]] = []
@@ -325,13 +401,13 @@ class CheckMemo:
         count = len(self._items)
         if basis != self._basis:
             return 0, make_past()
-        if self._past is None or not _begins_with(items, self._items):
+        if self._past is None or not self._items.begins(items):
             return 0, make_past()
         return count, self._past
 
     def count_clean(self, items: Any) -> int:
         """How many items at the beginning of a list are those that were clean."""
-        if isinstance(items, list) and _begins_with(items, self._items):
+        if isinstance(items, list) and self._items.begins(items):
             return len(self._items)
         return 0
 
@@ -353,9 +429,14 @@ class CheckMemo:
         views += [view(item, position) for position, item in enumerate(items[first_new:], first_new)]
         return views
 
-    def remember(self, items: Sequence[Any], basis: Any, past: Any, tail: Iterable[tuple[Any, Any]]) -> None:
-        """These items are clean, whatever follows them. `tail` has the others, each as rules see it."""
-        self._items = list(items)
+    def remember(
+        self, start: int, items: Sequence[Any], basis: Any, past: Any, tail: Iterable[tuple[Any, Any]]
+    ) -> None:
+        """These items after the first `start` are clean too, whatever follows them.
+
+        `tail` has the others, each as rules see it.
+        """
+        self._items = self._items.first(start).add(items)
         self._basis = basis
         self._past = past
         self._tail_views = list(tail)
@@ -381,7 +462,7 @@ class StreamMemo:
 
     def forget(self) -> None:
         """Forget everything: the next request is read from its beginning."""
-        self._messages: list[Any] = []
+        self._messages: GrowingList[Any] = GrowingList()
         self._basis: Any = None
         self._state: Any = None
         self._data_left = DATA_KEPT
@@ -407,19 +488,19 @@ class StreamMemo:
         the state up to date. `marker` is the name of a marker as JSON.
         """
         seen_messages = self._messages
-        if not seen_messages or basis != self._basis or not _begins_with(messages, seen_messages):
+        if not seen_messages or basis != self._basis or not seen_messages.begins(messages):
             self.forget()
-            seen_messages = []
+            seen_messages = self._messages
             self._state = begin()
         new_messages = messages[len(seen_messages) :]
         # If a message cannot be read, nobody knows how far the state has come: nothing counts as seen then.
-        self._messages = []
+        self._messages = GrowingList()
         for position, message in enumerate(new_messages, len(seen_messages)):
             written = _encode_or_none(message)
             self.is_bare = self.is_bare and written is not None and marker not in written
             for block in read(message, position, self._state):
                 self._add(block)
-        self._messages = [*seen_messages, *new_messages]
+        self._messages = seen_messages.add(new_messages)
         self._basis = basis
         return self.blocks
 
@@ -439,17 +520,6 @@ def _encode_or_none(message: Any) -> bytes | None:
         return _ENCODER.encode(message)
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
-
-
-def _begins_with(messages: Sequence[Any], earlier_messages: list[Any]) -> bool:
-    try:
-        if len(messages) < len(earlier_messages):
-            return False
-        if type(messages) is not list:
-            messages = list(messages)
-        return messages[: len(earlier_messages)] == earlier_messages
-    except RecursionError:
-        return False
 
 
 class CheckedPast(Protocol):

@@ -18,6 +18,7 @@ import msgspec
 from lamina.core.text.characters import is_printable
 from lamina.core.values import Entry, Role, Segment, ToolCall, ToolResult
 from lamina.core.waiting_calls import WaitingCalls
+from lamina.dialects.memos import GrowingList
 
 
 def make_call_id(place: int, name: str) -> str:
@@ -33,7 +34,7 @@ def list_calls(segments: Iterable[Segment]) -> Iterator[ToolCall]:
             yield part
 
 
-def find_last_answer(past: Sequence[tuple[Segment, ...]]) -> int:
+def find_last_answer(past: GrowingList[tuple[Segment, ...]]) -> int:
     """The position of the last message with which the assistant began to speak; 0 if there is none.
 
     Only the calls since then can still wait for a result. Of user, assistant, assistant that goes on, user

@@ -15,7 +15,7 @@ import msgspec
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Digest, Document, Image, Part, Raw, Role, Segment, Text, ToolResult
 from lamina.dialects.json_values import LIST_TYPES, describe_value, read_each, to_dict_or_empty
-from lamina.dialects.memos import ParseMemo
+from lamina.dialects.memos import GrowingList, ParseMemo
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
@@ -85,10 +85,11 @@ def read_messages(
     messages: Sequence[Any],
     memo: ParseMemo | None,
     *,
-    restore_calls: Callable[[Sequence[tuple[Segment, ...]]], AnyCalls],
+    restore_calls: Callable[[GrowingList[tuple[Segment, ...]]], AnyCalls],
     read_message: Callable[[Any, int, AnyCalls], tuple[Segment, ...]],
+    lead: Sequence[Segment] = (),
 ) -> tuple[Segment, ...]:
-    """All messages as segments. Messages that the memo has seen unchanged are not read again.
+    """The `lead`, and all messages as segments. Messages that the memo has seen unchanged are not read again.
 
     `restore_calls` gives the calls of messages that were read before, `read_message` reads one more.
     """
@@ -101,7 +102,7 @@ def read_messages(
         return read_message(message, index, calls)
 
     new_segments = read_each(messages[start:], "messages", read_next, start=start)
-    return memo.remember(unchanged, messages[start:], new_segments)
+    return memo.remember(unchanged, messages[start:], new_segments, lead=lead)
 
 
 def find_reader(message: Mapping[str, Any], readers: Mapping[str, AnyReader]) -> AnyReader:

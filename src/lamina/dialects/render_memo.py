@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from lamina.core.envelope import Envelope
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Entry, Form, Ref, RequestHead, Role, Text, ToolCall, ToolResult
-from lamina.dialects.memos import ParsedPast, are_as_copied, remember_contents
+from lamina.dialects.memos import GrowingList, ParsedPast, are_as_copied, remember_contents
 from lamina.dialects.origins import ON_THE_WIRE
 
 
@@ -115,10 +115,10 @@ class RenderMemo:
         old = ParsedPast()
         if self._pasts:
             old = self._pasts[-1].written
-        messages = list(writer.messages)
-        written = ParsedPast(sources=messages, state=saved)
+        new_messages = writer.messages[len(old.sources) :]
+        written = ParsedPast(sources=old.sources.add(new_messages), state=saved)
         if self._copies:
-            written = remember_contents(written, old, messages[len(old.sources) :])
+            written = remember_contents(written, old.copies or GrowingList(), old.doubted)
         if envelope.entries[seam].role is Role.USER:
             self._pasts.clear()
         del self._pasts[1:]

@@ -124,7 +124,7 @@ def check_growing(
         checked_past.add(clean_view)
     clean_end = start + clean_count
     tail = zip(items[clean_end:], views[clean_count:], strict=True)
-    memo.remember(items[:clean_end], basis, checked_past, tail)
+    memo.remember(start, items[start:clean_end], basis, checked_past, tail)
     return violations
 
 

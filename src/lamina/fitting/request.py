@@ -271,6 +271,7 @@ def _source_dialect(request: Any, dialect: str | Dialect | None, memo: RequestMe
 
 def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedRequest:
     parsed = source.wire.parse(request, memo=memo.parse)
+    memo.build.grown_log = memo.parse.grown_log
     # The check memos compare messages by identity. One that the caller changed in place since the last call
     # would count as checked.
     if not memo.parse.keeps_equality:

@@ -25,6 +25,7 @@ from lamina.dialects.json_values import (
     to_dict_or_none,
     to_event,
 )
+from lamina.dialects.memos import GrowingList
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import Cleared, read_usage
 from lamina.errors import BadInput
@@ -66,7 +67,7 @@ def _absorb_content(content: list[Any], usage: Any, stop: Any, cleared_context: 
     """The answer as segments. An answer without content, which the API may give, has none."""
     segments: tuple[Segment, ...] = ()
     if content:
-        segments = MessageScan([]).parse({"role": "assistant", "content": content}, 0)
+        segments = MessageScan(GrowingList()).parse({"role": "assistant", "content": content}, 0)
     reported_usage = msgspec.structs.replace(read_usage(usage), cleared=cleared_context)
     return Absorbed(segments=segments, usage=reported_usage, stop=text_or_empty(stop))
 

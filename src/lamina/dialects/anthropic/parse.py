@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from typing import Any, NamedTuple
 
 from lamina.core.entries import find_sent
@@ -73,7 +73,7 @@ from lamina.dialects.json_values import (
     to_dict_or_empty,
     to_dict_or_none,
 )
-from lamina.dialects.memos import ParseMemo
+from lamina.dialects.memos import GrowingList, ParseMemo
 from lamina.dialects.origins import NO_ORIGIN, ON_THE_WIRE, ORIGIN, WireOrigin, read_origin_in
 from lamina.dialects.pairing import find_last_answer
 from lamina.dialects.port import ParsedRequest, Request
@@ -139,8 +139,8 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     scan = MessageScan(past, demotes_system=demotes_system, deferred_tools=deferred_tools)
     new = read_each(new_messages, "messages", scan.parse, start=len(past))
     memo.basis = basis
-    log = memo.remember(unchanged, new_messages, new)
-    return ParsedRequest(log=(*system, *log), head=_parse_head(request))
+    log = memo.remember(unchanged, new_messages, new, lead=system)
+    return ParsedRequest(log=log, head=_parse_head(request))
 
 
 def lasting(envelope: Envelope, start: int) -> dict[Ref, str]:
@@ -212,7 +212,7 @@ class MessageScan:
 
     def __init__(
         self,
-        past: list[tuple[Segment, ...]],
+        past: GrowingList[tuple[Segment, ...]],
         *,
         demotes_system: bool = False,
         deferred_tools: Mapping[str, Json] = _NO_TOOLS,
@@ -228,8 +228,8 @@ class MessageScan:
         self.last_has_tools = False
         self.conversation_began = False
         start = find_last_answer(past)
-        self.calls = CallHistory(past[:start])
-        for segments in past[start:]:
+        self.calls = CallHistory(islice(past, start))
+        for segments in past.after(start):
             self._follow(segments)
 
     def parse(self, message: Any, _: int) -> tuple[Segment, ...]:
@@ -466,7 +466,7 @@ class CallHistory:
     that made calls.
     """
 
-    def __init__(self, unread_past: list[tuple[Segment, ...]]) -> None:
+    def __init__(self, unread_past: Iterable[tuple[Segment, ...]]) -> None:
         self.unread_past = unread_past
         self.program_ids: set[str] = set()
         self.open_calls: dict[str, deque[Segment]] = {}

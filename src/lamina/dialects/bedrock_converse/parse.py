@@ -60,8 +60,8 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """
     messages = read_message_list(request)
     system = _read_system(request.get("system"))
-    log = read_messages(messages, memo, restore_calls=CallLog, read_message=_read_message)
-    return ParsedRequest(log=(*system, *log), head=read_head(request))
+    log = read_messages(messages, memo, restore_calls=CallLog, read_message=_read_message, lead=system)
+    return ParsedRequest(log=log, head=read_head(request))
 
 
 def parse_answer(content: Sequence[Any]) -> tuple[Segment, ...]:

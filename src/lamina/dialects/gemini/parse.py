@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -44,7 +44,7 @@ from lamina.dialects.json_values import (
     name_value,
     text_or_empty,
 )
-from lamina.dialects.memos import ParseMemo
+from lamina.dialects.memos import GrowingList, ParseMemo
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.pairing import CallLog, describe_result, find_last_answer
 from lamina.dialects.pieces import is_blank_text
@@ -96,14 +96,14 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
         hint = "give text, or a list with at least one content"
         raise BadInput(problem, place="contents", hint=hint)
     parsed_head = read_head(request)
-    system_segments = _read_system(parsed_head)
-    return ParsedRequest(log=(*system_segments, *_read_log(messages, make_unit, memo)), head=parsed_head.head)
+    log = _read_log(messages, make_unit, memo, lead=_read_system(parsed_head))
+    return ParsedRequest(log=log, head=parsed_head.head)
 
 
 def read_model_content(content: Any) -> tuple[Segment, ...]:
     """The segments of one content of the model, as the first content of a conversation."""
     [unit] = split_units([content])
-    return _GeminiReader(()).read_unit(unit)
+    return _GeminiReader(GrowingList()).read_unit(unit)
 
 
 class _GeminiPiece(NamedTuple):
@@ -164,9 +164,9 @@ def _read_system(parsed_head: ParsedGeminiHead) -> list[Segment]:
 
 
 def _read_log(
-    messages: Sequence[Any], make_unit: Callable[[Any, int], Unit], memo: ParseMemo
+    messages: Sequence[Any], make_unit: Callable[[Any, int], Unit], memo: ParseMemo, *, lead: list[Segment]
 ) -> tuple[Segment, ...]:
-    """All contents as segments. Contents that the memo has seen unchanged are not read again.
+    """The `lead`, and all contents as segments. Contents that the memo has seen unchanged are not read again.
 
     The reader still takes in their calls: a new result may answer an old call.
     """
@@ -175,7 +175,7 @@ def _read_log(
     start = len(unchanged.groups)
     units = [make_unit(message, position) for position, message in enumerate(messages[start:], start)]
     new_segments = list(map(reader.read_unit, units))
-    return memo.remember(unchanged, messages[start:], new_segments)
+    return memo.remember(unchanged, messages[start:], new_segments, lead=lead)
 
 
 class _GeminiReader:
@@ -185,17 +185,17 @@ class _GeminiReader:
     calls or results: a content that goes on with it joins its group.
     """
 
-    def __init__(self, old_segments: Sequence[tuple[Segment, ...]]) -> None:
+    def __init__(self, old_segments: GrowingList[tuple[Segment, ...]]) -> None:
         """Go on after contents that were read before.
 
         Only those since the model last began to speak may still wait for results. Of the older ones the ids
         of the calls are enough.
         """
         start = find_last_answer(old_segments)
-        self.calls = GeminiCalls(old_segments[:start])
+        self.calls = GeminiCalls(islice(old_segments, start))
         self.last_role = Role.SYSTEM
         self.last_had_calls = False
-        for segments in old_segments[start:]:
+        for segments in old_segments.after(start):
             self._remember(segments)
             self.calls.replay(segments)
 
@@ -425,7 +425,7 @@ def _make_segments(
 class GeminiCalls(CallLog):
     """The calls so far: those of the last content, which may wait for results, and all by id."""
 
-    def __init__(self, past: Sequence[tuple[Segment, ...]] = ()) -> None:
+    def __init__(self, past: Iterable[tuple[Segment, ...]] = ()) -> None:
         super().__init__(past)
         self._id_counts: Counter[str] = Counter()
 

@@ -8,8 +8,8 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Raw, RequestHead, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.chat_extra_fields import add_extra_fields
 from lamina.dialects.json_values import Json, describe_value, read_each, read_list
-from lamina.dialects.memos import ParseMemo
+from lamina.dialects.memos import GrowingList, ParseMemo
 from lamina.dialects.ollama.fields import NAME, TEXT_FIELDS, read_call, read_picture, read_text, to_fields
 from lamina.dialects.origins import read_origin_in
 from lamina.dialects.pairing import CallStep, PastCalls, describe_result, find_last_answer
@@ -93,7 +93,7 @@ def take_named_call(step: CallStep, name: str, call_id: str) -> int | None:
 class OllamaCalls:
     """The calls of the last assistant message, and before it the newest call of each name."""
 
-    def __init__(self, past: Sequence[tuple[Segment, ...]] = ()) -> None:
+    def __init__(self, past: Iterable[tuple[Segment, ...]] = ()) -> None:
         self.step = CallStep()
         self._past_calls = PastCalls(past, by_name=True)
         self._older_calls: dict[str, ToolCall] = {}
@@ -127,14 +127,14 @@ class OllamaCalls:
         return None
 
 
-def _restore_calls(old_segments: Sequence[tuple[Segment, ...]]) -> OllamaCalls:
+def _restore_calls(old_segments: GrowingList[tuple[Segment, ...]]) -> OllamaCalls:
     """The calls of messages that were read before, as they were after the last of them.
 
     Only the calls of the last assistant message can still wait for a result.
     """
     start = find_last_answer(old_segments)
-    calls = OllamaCalls(old_segments[:start])
-    for segment in chain.from_iterable(old_segments[start:]):
+    calls = OllamaCalls(islice(old_segments, start))
+    for segment in chain.from_iterable(old_segments.after(start)):
         match segment.parts[0]:
             case ToolCall() as call:
                 calls.step.add(call)

@@ -7,8 +7,8 @@ here: the core decides what may be lowered, and `check` knows what a provider re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -24,7 +24,7 @@ from lamina.dialects.json_values import (
     to_dict,
 )
 from lamina.dialects.marking import BREAKPOINT
-from lamina.dialects.memos import ParseMemo
+from lamina.dialects.memos import GrowingList, ParseMemo
 from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
 from lamina.dialects.openai_chat.parts import NAME, Content, read_part, write_blocks
 from lamina.dialects.pairing import describe_result, find_last_answer
@@ -117,14 +117,14 @@ def has_valid_content(message: Mapping[str, Any]) -> bool:
     return is_valid_content(content)
 
 
-def _restore_calls(old_segments: Sequence[tuple[Segment, ...]]) -> ChatCalls:
+def _restore_calls(old_segments: GrowingList[tuple[Segment, ...]]) -> ChatCalls:
     """The calls of messages that were read before, as they were after the last of them.
 
     Ids of the last assistant message may repeat, so what follows its beginning is replayed.
     """
     start = find_last_answer(old_segments)
-    calls = ChatCalls(old_segments[:start])
-    calls.replay(chain.from_iterable(old_segments[start:]))
+    calls = ChatCalls(islice(old_segments, start))
+    calls.replay(chain.from_iterable(old_segments.after(start)))
     return calls
 
 

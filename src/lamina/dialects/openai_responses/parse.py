@@ -48,21 +48,21 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     unchanged = _drop_last_reasoning(memo.find_unchanged(all_items, basis))
     start = len(unchanged.groups)
     new_items = [item for item in all_items[start:] if not _is_trigger(item)]
-    has_items = bool(unchanged.groups or new_items)
+    has_items = start > 0 or bool(new_items)
     head = _parse_head(
         request, has_items=has_items, has_instructions=bool(basis.instructions), trigger=trigger
     )
 
     if unchanged.state is None:
         scan = ItemScan(is_stored=basis.is_stored, has_unseen_calls=basis.continues)
-        scan.replay(unchanged.log)
+        scan.replay(unchanged.log[unchanged.lead_count :])
     else:
         scan = unchanged.state.copy()
     new = scan.read(new_items, start=start)
     memo.basis = basis
-    log = memo.remember(unchanged, new_items, new, state=scan)
+    log = memo.remember(unchanged, new_items, new, lead=basis.instructions, state=scan)
     memo.past = _drop_last_reasoning(memo.past)
-    return ParsedRequest(log=(*basis.instructions, *log), head=head)
+    return ParsedRequest(log=log, head=head)
 
 
 @dataclass

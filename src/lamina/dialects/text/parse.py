@@ -25,7 +25,7 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.head_table import HeadField, HeadTable
 from lamina.dialects.json_values import list_or_empty, number_or_none, read_texts, text_or_empty, to_dict
-from lamina.dialects.memos import ParsedPast, ParseMemo
+from lamina.dialects.memos import GrowingList, ParsedPast, ParseMemo
 from lamina.dialects.openai_chat.answers import read_first_choice
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.pairing import CallStep, describe_result, make_call_id
@@ -107,7 +107,8 @@ def _reuse_segments(pieces: list[_TextPiece], memo: ParseMemo) -> list[_TextPiec
     pieces = remembered[:same_count] + pieces[same_count:]
     log = tuple(segment for _, segment in pieces)
     groups: list[tuple[Segment, ...]] = [(segment,) for segment in log]
-    memo.past = ParsedPast(sources=[source for source, _ in pieces], groups=groups, log=log)
+    sources = GrowingList([source for source, _ in pieces])
+    memo.past = ParsedPast(sources=sources, groups=GrowingList(groups), log=log)
     return pieces
 
 
