@@ -35,6 +35,7 @@ from lamina.gateway.security import Visitor, admit_visitor
 from lamina.gateway.store_access import GatewayStore
 from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.upstreams import Upstream, Upstreams, request_headers
+from lamina.stores.port import StoredHead
 
 Json = dict[str, Any]
 SERVER = UpstreamSettings(url="http://127.0.0.1:9", profile="openai")
@@ -336,8 +337,8 @@ class Records:
     async def load(self, _: str, __: str) -> None:
         return None
 
-    async def count_records(self, _: str, __: str) -> int:
-        return self.count
+    async def load_head(self, _: str, __: str) -> StoredHead:
+        return StoredHead(count=self.count)
 
     async def load_records(self, _: str, __: str, *, after: int) -> list[bytes]:
         self.reads += 1
@@ -358,9 +359,9 @@ def test_records_are_counted_also_before_there_is_a_state(tmp_path: Path) -> Non
         store = GatewayStore(GatewaySettings(store=str(tmp_path / "gateway.db"), upstreams={"only": SERVER}))
         await store.open()
         try:
-            counts = [await store.count_records("default", "name")]
+            counts = [(await store.load_head("default", "name")).count]
             await store.append("default", "name", [b"one", b"two"], expect=0)
-            counts.append(await store.count_records("default", "name"))
+            counts.append((await store.load_head("default", "name")).count)
         finally:
             await store.close()
         return counts

@@ -16,6 +16,7 @@ from lamina.gateway.client_connection import BodyRoom, BodyTicket, ClientConnect
 from lamina.gateway.client_request import ClientRequest, LastHead
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.policies import PauseBook
+from lamina.gateway.server import JoinedWrites
 from lamina.gateway.usage import UsageReader
 from tests.gateway.growing import HEADERS, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
@@ -33,7 +34,7 @@ def test_a_body_is_read_with_and_without_a_link_to_the_server(*, has_link: bool)
         async def receive() -> Any:
             return messages.pop(0)
 
-        link = ClientLink(lambda: None, LastHead())
+        link = ClientLink(lambda: None, LastHead(), lambda: None)
         client = ClientConnection(receive, [], GatewaySettings(), link if has_link else None)
         with BodyTicket(BodyRoom(1_000, seconds=1)) as ticket:
             return await client.read_body(ticket), link
@@ -106,3 +107,27 @@ def test_near_a_cut_only_a_whole_answer_is_held_back(content_type: str, delivere
 
     assert asyncio.run(relay()) == delivered
     assert reports == [9]
+
+
+def test_the_head_of_a_whole_answer_is_written_with_its_body() -> None:
+    class Transport:
+        def __init__(self) -> None:
+            self.written: list[bytes] = []
+
+        def write(self, data: bytes) -> None:
+            self.written.append(data)
+
+        def close(self) -> None:
+            self.written.append(b"closed")
+
+        def is_closing(self) -> bool:
+            return False
+
+    transport: Any = Transport()
+    joined = JoinedWrites(transport)
+    joined.write(b"head ")
+    assert transport.written == []
+    joined.write(b"body")
+    joined.write(b"more")
+    joined.close()
+    assert transport.written == [b"head body", b"more", b"closed"]

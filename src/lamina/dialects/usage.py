@@ -13,9 +13,9 @@ Responses API only). lamina asks for no report. It reads those that clients ask 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -91,8 +91,9 @@ def find_usage(answer: Any) -> Usage:
 
     `{"usage": {…}}` is how most APIs have it, `{"usageMetadata": {…}}` is Gemini's.
     """
+    read = _make_reader(answer)
     for name in ("usage", "usage_metadata", "usageMetadata"):
-        fields = read_field(answer, name)
+        fields = read(name)
         if fields is None:
             continue
         usage = read_usage(fields, answer)
@@ -108,14 +109,17 @@ def read_tier(*holders: Any) -> str:
     """
     words: set[str] = set()
     for holder in holders:
+        if isinstance(holder, dict) and _TIER_FIELDS.isdisjoint(holder):  # as most are
+            continue
+        read = _make_reader(holder)
         for name in _TIER_FIELDS:
-            value = read_field(holder, name)
+            value = read(name)
             if isinstance(value, str):
                 words.add(lower_ascii(value).removeprefix("on_demand_"))
     return "+".join(sorted(words - _USUAL_TIERS))
 
 
-_TIER_FIELDS = ("service_tier", "speed", "inference_geo", "trafficType", "traffic_type")
+_TIER_FIELDS = frozenset(("service_tier", "speed", "inference_geo", "trafficType", "traffic_type"))
 """Fields of an answer or its usage: Anthropic has the first three, OpenAI the first, Vertex the last two."""
 
 _USUAL_TIERS = frozenset(("", "standard", "default", "auto", "global", "not_available", "on_demand"))
@@ -131,15 +135,16 @@ def read_usage(usage: Any, answer: Any = None) -> Usage:
     """
     read = _make_reader(usage)
     details = read("prompt_tokens_details") or read("input_tokens_details")
-    read_detail = _make_reader(details)
-    cached = _read_count(read, _CACHED) or _read_count(read_detail, _CACHED)
-    written = _read_count(read, _WRITTEN) or _read_count(read_detail, _WRITTEN)
-    written_long = _read_count(_make_reader(read("cache_creation")), _WRITTEN_LONG)
-    output = _read_count(read, _OUTPUT) + _read_count(read, _THOUGHTS)
+    counts = _read_counts(usage)
+    detail_counts = _read_counts(details)
+    cached = counts.get("cached", 0) or detail_counts.get("cached", 0)
+    written = counts.get("written", 0) or detail_counts.get("written", 0)
+    written_long = _read_counts(read("cache_creation")).get("written_long", 0)
+    output = counts.get("output", 0) + counts.get("thoughts", 0)
     # Codex has the cached part beside the input, which includes it.
     has_details = details is not None or read("cached_input_tokens") is not None
     whole_input = _count_whole_input(
-        read, cached_and_written=cached + written, output=output, has_details=has_details
+        counts, cached_and_written=cached + written, output=output, has_details=has_details
     )
     tier = ""
     if whole_input or output:
@@ -154,68 +159,84 @@ def read_usage(usage: Any, answer: Any = None) -> Usage:
     )
 
 
-_ALL_READ = (
-    "prompt_tokens",
-    "prompt_token_count",
-    "promptTokenCount",
-    "prompt_eval_count",
-    "tokens_evaluated",
-)
-"""Fields that count everything that was read."""
+_Counted = Literal[
+    "all_read",
+    "not_cached",
+    "cached",
+    "written",
+    "written_long",
+    "output",
+    "thoughts",
+    "searched",
+    "total",
+]
+"""What a field counts.
 
-_NOT_CACHED = ("input_tokens", "inputTokens")
-"""Fields that count what was not cached, if the cached part is reported too; else they count everything."""
+`all_read`: everything that was read. `not_cached`: what was not cached, if the cached part is reported too;
+else everything. `written_long`: what was written to live for an hour. `output`: what the model wrote.
+`searched`: what the provider's own tools added to the prompt.
+"""
 
-_CACHED = (
-    "cached_tokens",
-    "cache_read_input_tokens",
-    "cacheReadInputTokens",
-    "prompt_cache_hit_tokens",
-    "cached_content_token_count",
-    "cachedContentTokenCount",
-    "cached_input_tokens",
-    "cache_read",
-)
-_WRITTEN = (
-    "cache_write_tokens",
-    "created_cache_tokens",
-    "cache_creation_input_tokens",
-    "cache_creation_tokens",
-    "cacheWriteInputTokens",
-    "cache_write_input_tokens",
-    "cache_write",
-)
-_WRITTEN_LONG = ("ephemeral_1h_input_tokens",)
-"""Fields of `cache_creation` that count what was written to live for an hour."""
+_FIELDS: dict[_Counted, tuple[str, ...]] = {
+    "all_read": (
+        "prompt_tokens",
+        "prompt_token_count",
+        "promptTokenCount",
+        "prompt_eval_count",
+        "tokens_evaluated",
+    ),
+    "not_cached": ("input_tokens", "inputTokens"),
+    "cached": (
+        "cached_tokens",
+        "cache_read_input_tokens",
+        "cacheReadInputTokens",
+        "prompt_cache_hit_tokens",
+        "cached_content_token_count",
+        "cachedContentTokenCount",
+        "cached_input_tokens",
+        "cache_read",
+    ),
+    "written": (
+        "cache_write_tokens",
+        "created_cache_tokens",
+        "cache_creation_input_tokens",
+        "cache_creation_tokens",
+        "cacheWriteInputTokens",
+        "cache_write_input_tokens",
+        "cache_write",
+    ),
+    "written_long": ("ephemeral_1h_input_tokens",),
+    "output": (
+        "completion_tokens",
+        "output_tokens",
+        "outputTokens",
+        "candidates_token_count",
+        "candidatesTokenCount",
+        "eval_count",
+        "tokens_predicted",
+    ),
+    "thoughts": ("thoughts_token_count", "thoughtsTokenCount"),
+    "searched": ("tool_use_prompt_token_count", "toolUsePromptTokenCount"),
+    "total": ("total_tokens", "totalTokens"),
+}
+"""The fields of all APIs, by what they count. Of several that count something the first one holds."""
 
-_OUTPUT = (
-    "completion_tokens",
-    "output_tokens",
-    "outputTokens",
-    "candidates_token_count",
-    "candidatesTokenCount",
-    "eval_count",
-    "tokens_predicted",
-)
-"""Fields that count what the model wrote."""
-
-_THOUGHTS = ("thoughts_token_count", "thoughtsTokenCount")
-_SEARCHED = ("tool_use_prompt_token_count", "toolUsePromptTokenCount")
-"""Fields that count what the provider's own tools added to the prompt."""
-
-_TOTAL = ("total_tokens", "totalTokens")
+_COUNTED = {name: counted for counted, names in _FIELDS.items() for name in names}
+_PLACES = {name: place for place, name in enumerate(_COUNTED)}
 
 
-def _count_whole_input(read: _FieldReader, *, cached_and_written: int, output: int, has_details: bool) -> int:
+def _count_whole_input(
+    counts: Mapping[_Counted, int], *, cached_and_written: int, output: int, has_details: bool
+) -> int:
     """Everything that was read, cached or not.
 
     100 cached tokens beside 20 `input_tokens` are 120 in all. Beside 120 `prompt_tokens` they are a part.
     """
-    reported = _read_count(read, _ALL_READ)
+    reported = counts.get("all_read", 0)
     excludes_cached = not reported and not has_details
     if not reported:
-        reported = _read_count(read, _NOT_CACHED)
-    total = _read_count(read, _TOTAL)
+        reported = counts.get("not_cached", 0)
+    total = counts.get("total", 0)
     if cached_and_written and total:
         total_input = total - output
         if total_input in (reported, reported + cached_and_written):
@@ -223,7 +244,7 @@ def _count_whole_input(read: _FieldReader, *, cached_and_written: int, output: i
     # A prompt that is smaller than its cached part cannot include it.
     if excludes_cached or reported < cached_and_written:
         reported += cached_and_written
-    return reported + _read_count(read, _SEARCHED)
+    return reported + counts.get("searched", 0)
 
 
 def _make_reader(holder: Any) -> _FieldReader:
@@ -235,13 +256,20 @@ def _make_reader(holder: Any) -> _FieldReader:
     return partial(read_field, holder)
 
 
-def _read_count(read: _FieldReader, names: tuple[str, ...]) -> int:
-    """The first of these fields that counts something, 0 if none does."""
+def _read_counts(holder: Any) -> dict[_Counted, int]:
+    """What the fields of a usage count. A usage has a few of them, so these are looked at, and not all."""
+    if holder is None:
+        return {}
+    names: Iterable[str] = _PLACES
+    if isinstance(holder, dict):
+        names = sorted(_PLACES.keys() & holder.keys(), key=_PLACES.__getitem__)
+    read = _make_reader(holder)
+    counts: dict[_Counted, int] = {}
     for name in names:
-        value = read(name)
-        if value and (count := to_count(value)):
-            return count
-    return 0
+        count = to_count(read(name))
+        if count:
+            counts.setdefault(_COUNTED[name], count)
+    return counts
 
 
 class CacheReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -106,7 +106,8 @@ class AnswerRelay:
         outgoing, answer, reader, _ = call
         unpack: Unpacker = _take_packed
         if not self._writer.started:
-            await self._writer.start(answer.status, _answer_headers(answer, outgoing))
+            headers = _answer_headers(answer, outgoing)
+            await self._writer.start(answer.status, headers, is_whole=answer.content.is_eof())
         elif answer.status >= 400:
             raise await read_late_error(answer)
         else:  # comments have begun it, with headers that announce no encoding

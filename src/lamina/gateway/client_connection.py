@@ -31,11 +31,15 @@ class ClientLink:
 
     `wants_whole_body`: the reader need not be woken for each piece. `body_is_complete`: nothing of it is
     still to come. `has_left`: the client has closed the connection. `last_head` belongs to the connection.
+    `join_writes` has the head of the answer written with its body.
     """
 
-    def __init__(self, resume_reading: Callable[[], None], last_head: LastHead) -> None:
+    def __init__(
+        self, resume_reading: Callable[[], None], last_head: LastHead, join_writes: Callable[[], None]
+    ) -> None:
         self._resume_reading = resume_reading
         self.last_head = last_head
+        self.join_writes = join_writes
         self._on_leaving: Callable[[], object] | None = None
         self.wants_whole_body = False
         self.body_is_complete = False

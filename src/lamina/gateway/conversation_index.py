@@ -224,10 +224,10 @@ class ConversationIndex:
             return False
         if not self.shared:
             return True
-        stored = await self._store.load(*nearest.key)
-        if stored is None or stored.source != nearest.source:
+        head = await self._store.load_head(*nearest.key)
+        if not head.state or head.state != nearest.source:
             return False
-        await self._learn_records(nearest, stored.count)
+        await self._learn_records(nearest, head.count)
         return True
 
     def _name_left(self, call: ParsedCall, members: Mapping[str, LiveConversation]) -> tuple[str, ...]:
@@ -356,7 +356,7 @@ class ConversationIndex:
         """
         record = conversation.record
         if count is None:
-            count = await self._store.count_records(*conversation.key)
+            count = (await self._store.load_head(*conversation.key)).count
         if count < record.count:
             record.begin_anew()
         if count - record.count > MOST_LEARNT:

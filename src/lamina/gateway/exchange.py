@@ -54,10 +54,14 @@ async def _answer_traced(
     gateway: Gateway, scope: Scope, receive: Receive, send: Send, trace: CallTrace
 ) -> None:
     path = scope["path"]
-    writer = AnswerWriter(send, scope.get(FLOW))
+    link: ClientLink | None = scope.get(LINK)
+    last_head = LastHead()
+    join_writes = None
+    if link is not None:
+        last_head = link.last_head
+        join_writes = link.join_writes
+    writer = AnswerWriter(send, scope.get(FLOW), join_writes)
     try:
-        link: ClientLink | None = scope.get(LINK)
-        last_head = LastHead() if link is None else link.last_head
         head = last_head.read(scope["headers"], gateway.settings)
         _refuse_path(path)
         workspace = head.visitor.workspace

@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from itertools import chain
 from math import ceil
 from multiprocessing import parent_process
 from tempfile import TemporaryDirectory
@@ -248,6 +249,23 @@ class BodyPieces:
         return b"".join(self._pieces)
 
 
+class JoinedWrites:
+    """A transport for one answer: its head waits for its body, since two small writes cost more than one."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+        self.close = transport.close
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._head is None:
+            self._head = data
+        else:
+            self._transport.write(self._head + data)
+            self._head = b""
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """Uvicorn's protocol with a deadline for the headers of a request, and a limit on their size.
 
@@ -326,7 +344,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_timer()
         if not self.transport.is_closing() and not self._offers_other_protocol():
             super().on_headers_complete()
-            self._link = ClientLink(self.flow.resume_reading, self._last_head)
+            self._link = ClientLink(self.flow.resume_reading, self._last_head, self._join_writes)
             self.scope[FLOW] = self.flow  # type: ignore[literal-required]
             self.scope[LINK] = self._link  # type: ignore[literal-required]
 
@@ -350,7 +368,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Count the headers that have come since the last time, and refuse too many bytes of them."""
         new_headers = self.headers[self._header_count :]
         self._header_count += len(new_headers)
-        self._header_bytes += sum(len(name) + len(value) + 4 for name, value in new_headers)
+        self._header_bytes += sum(map(len, chain.from_iterable(new_headers))) + 4 * len(new_headers)
         if len(self.url) + self._header_bytes > limits.HEADER_BYTES:
             self._refuse(b"431 Request Header Fields Too Large")
 
@@ -362,6 +380,10 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
         self.transport.close()
+
+    def _join_writes(self) -> None:
+        """Write the head of the answer together with the first bytes of its body."""
+        self.cycle.transport = JoinedWrites(self.transport)  # type: ignore[assignment]
 
     def _start_timer(self) -> None:
         self._stop_timer()

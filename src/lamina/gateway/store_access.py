@@ -35,7 +35,7 @@ from lamina.gateway import limits
 from lamina.gateway.config import GatewaySettings
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store, open_store, resolve_key
-from lamina.stores.port import OwnName, Store, Where
+from lamina.stores.port import OwnName, Store, StoredHead, Where
 
 READY_SECONDS = 2.0
 """How long the store may take to say that it is there. Who asks gives up after three, in the image."""
@@ -122,12 +122,17 @@ class GatewayStore:
 
     async def load(self, workspace: str, name: str) -> GatewayConversation | None:
         """A conversation, or None if it was deleted or never saved."""
+        head = await self.load_head(workspace, name)
+        if not head.state:
+            return None
+        state = decode_state(head.state)
+        return GatewayConversation(name=name, state=state, source=head.state, count=head.count)
+
+    async def load_head(self, workspace: str, name: str) -> StoredHead:
+        """The state of a conversation as it is stored, and how many records it has, also without a state."""
         where = conversation_place(workspace, name)
         page = await self.call(lambda store: store.read(where, last=0))
-        if not page.head.state:
-            return None
-        state = decode_state(page.head.state)
-        return GatewayConversation(name=name, state=state, source=page.head.state, count=page.head.count)
+        return page.head
 
     async def save(
         self,
@@ -165,12 +170,6 @@ class GatewayStore:
         where = conversation_place(workspace, name)
         page = await self.call(lambda store: store.read(where, after=after))
         return [record.body for record in page.records]
-
-    async def count_records(self, workspace: str, name: str) -> int:
-        """How many records a conversation has, also if it has no state yet."""
-        where = conversation_place(workspace, name)
-        page = await self.call(lambda store: store.read(where, last=0))
-        return page.head.count
 
     async def save_answer(self, workspace: str, answer_id: str, name: str) -> None:
         """Remember to which conversation an answer belongs."""

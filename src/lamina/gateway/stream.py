@@ -49,9 +49,12 @@ class AnswerWriter:
     `started` says whether a status has been sent.
     """
 
-    def __init__(self, send: Send, flow: Flow | None = None) -> None:
+    def __init__(
+        self, send: Send, flow: Flow | None = None, join_writes: Callable[[], None] | None = None
+    ) -> None:
         self._send = send
         self._flow = flow
+        self._join_writes = join_writes
         self._last_pieces: deque[bytes] = deque(maxlen=RECENT_PIECES)
         self._tail = b""
         self._is_plain_stream = False
@@ -74,8 +77,11 @@ class AnswerWriter:
             return 0
         return int(numbers[-1]) + 1
 
-    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]], *, is_whole: bool = False) -> None:
+        """Begin the answer. `is_whole`: its body is at hand, and follows at once."""
         self.started = True
+        if is_whole and self._join_writes is not None:
+            self._join_writes()
         by_name = {name.lower(): value for name, value in headers}
         is_stream = by_name.get(b"content-type", b"").lower().startswith(b"text/event-stream")
         self._is_plain_stream = is_stream and not by_name.keys() & {b"content-length", b"content-encoding"}

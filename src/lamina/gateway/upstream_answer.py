@@ -232,7 +232,7 @@ def _make_payload(body: bytes) -> Any:
         return BytesIO(body)  # written in pieces, as everything that can be read like a file
     if len(body) > JOINED_BODY:
         return _UncopiedBody(body)
-    return body
+    return aiohttp.BytesPayload(body)
 
 
 class _UncopiedBody(aiohttp.BytesPayload):

@@ -69,6 +69,7 @@ class UsageReader:
         if keeps_body:
             self._kept = []
         self._kept_size = 0
+        self._is_finished = False
         self.usage = Usage()
         self.facts = AnswerFacts()
         self.report = NO_REPORT
@@ -116,6 +117,9 @@ class UsageReader:
 
     def finish(self) -> Usage:
         """The usage, once the whole answer has been read. It may be asked for again."""
+        if self._is_finished:
+            return self.usage
+        self._is_finished = True
         rest = self._take_parts()
         if self.is_stream:
             self._read_line(rest)
