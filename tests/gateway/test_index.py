@@ -17,6 +17,7 @@ from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.request_bodies import RequestBody, decode_body
 from lamina.gateway.store_access import GatewayConversation
 from lamina.gateway.turn_memory import TurnMemory
+from lamina.stores.port import StoredHead
 
 UNNAMED = ClientIdentity(group="", parent="")
 
@@ -35,6 +36,12 @@ class StoredStates:
     async def load(self, _: str, name: str) -> GatewayConversation | None:
         self.reads.append(name)
         return self.states.get(name)
+
+    async def load_head(self, workspace: str, name: str) -> StoredHead:
+        stored = await self.load(workspace, name)
+        if stored is None:
+            return StoredHead()
+        return StoredHead(count=stored.count, state=stored.source)
 
 
 class Requests:

@@ -14,6 +14,7 @@ from lamina.gateway.conversation_index import ConversationIndex, LiveConversatio
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.saving import SAVED_TOGETHER, ConversationSaver
 from lamina.gateway.store_access import GatewayConversation, StoreGone
+from lamina.stores.port import StoredHead
 
 
 class FailingStore:
@@ -132,8 +133,8 @@ class SharedStore:
             self._failures -= 1
             raise StoreGone("gone")
 
-    async def count_records(self, _: str, __: str) -> int:
-        return len(self.records)
+    async def load_head(self, _: str, __: str) -> StoredHead:
+        return StoredHead(count=len(self.records))
 
     async def load_records(self, _: str, __: str, *, after: int) -> list[bytes]:
         return self.records[after:]
