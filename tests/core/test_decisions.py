@@ -213,6 +213,18 @@ def test_what_stays_of_a_message_fits_into_the_room() -> None:
         assert bool(quoted) is (room >= AROUND_MESSAGE + len(" ...") + 24), room
 
 
+def test_long_messages_share_the_room_and_none_is_left_out() -> None:
+    names = ["amber", "birch", "cedar", "dogwood", "elm"]
+    facts = [
+        f"The {name} has " + " and ".join(f"{name[0]}{number}" for number in range(200)) for name in names
+    ]
+    talk = SpokenMessages([SpokenMessage(turn, "", text) for turn, text in enumerate(facts, start=1)])
+    for share in range(220, 420, 20):
+        quoted = quote_messages(talk, share * len(names))
+        assert sorted(quoted) == [0, 1, 2, 3, 4], share
+        assert all(len(message.text) + AROUND_MESSAGE <= share for message in quoted.values())
+
+
 # Rows
 
 
