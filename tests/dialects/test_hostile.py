@@ -326,6 +326,23 @@ def test_two_blank_messages_that_change_places_are_a_recorded_cut() -> None:
         assert len(after.ledger.cuts) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "block_type"), [("openai_chat", "text"), ("openai_responses", "input_text")]
+)
+def test_a_blank_text_is_the_same_in_a_list_by_itself_and_another_one_beside_a_second(
+    name: str, block_type: str
+) -> None:
+    field = "input" if name == "openai_responses" else "messages"
+    space = {"type": block_type, "text": " "}
+    before, alone, doubled = (
+        {"model": "gpt-5", field: [{"role": "user", "content": content}, {"role": "user", "content": "Go."}]}
+        for content in (" ", [space], [space, space])
+    )
+    ledger = fit_request(before, dialect=name, budget=ROOM).ledger
+    assert fit_request(alone, dialect=name, budget=ROOM, ledger=ledger).ledger.cuts == ()
+    assert len(fit_request(doubled, dialect=name, budget=ROOM, ledger=ledger).ledger.cuts) == 1
+
+
 @pytest.mark.parametrize("name", ["anthropic", "gemini"])
 def test_the_line_in_place_of_a_first_question_is_counted(name: str) -> None:
     """An API that wants the user to begin gets a line of lamina's own there, and the room has to hold it."""
