@@ -239,9 +239,7 @@ def _lower_to_room(progress: CutProgress, sparing: Sparing) -> CutProgress:
         progress = take_moves(progress, last_resort, goal=enough, digest_limit=limits.room)
     if progress.tokens > limits.room:
         progress = take_moves(progress, last_resort, goal=enough, digest_limit=ONLY_RULES)
-    if progress.tokens > limits.room:
-        progress = _lower_to_floor(progress)
-    return progress
+    return _lower_to_floor(progress)
 
 
 class _Resort(NamedTuple):
@@ -267,7 +265,7 @@ cannot be sent."""
 
 
 def _lower_to_floor(progress: CutProgress) -> CutProgress:
-    """Try the last resorts, each only if the ones before it were not enough."""
+    """Try the last resorts, each only if what came before it was not enough."""
     room = progress.limits.room
     for resort in _RESORTS:
         if progress.tokens <= room:
@@ -278,8 +276,9 @@ def _lower_to_floor(progress: CutProgress) -> CutProgress:
             progress = join_digests(progress, resort.digest_limit)
         else:
             progress = take_moves(progress, resort.order, goal=room, digest_limit=resort.digest_limit)
-    # The goal was the room. Even if it is reached, nothing is left to lower down to the target.
-    return msgspec.structs.replace(progress, exhausted=True)
+        # The goal was the room. Even if it is reached, nothing is left to lower down to the target.
+        progress = msgspec.structs.replace(progress, exhausted=True)
+    return progress
 
 
 # The errors of a request that no cut makes small enough: what takes the room, and what to do about it.
