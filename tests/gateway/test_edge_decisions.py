@@ -290,10 +290,11 @@ def test_what_is_new_in_a_cut_is_scaled_by_all_growth_before_it() -> None:
         answer(counted=1_000),
         answer(input=1_200, cached=1_000, counted=1_100, new=100),
         answer(input=1_600, cached=1_200, counted=1_300, new=200),
-        answer(input=900, full=2_000, cut=True, counted=800, new=100),
+        answer(input=1_900, cached=1_600, counted=1_600),  # it has more tools, and no new message
+        answer(input=900, full=2_300, cut=True, counted=800, new=100),
     )
-    assert cut.tokens == 1_600 + 200  # the upstream counts two tokens where the gateway counts one
-    assert cut.read == 1_600
+    assert cut.tokens == 1_900 + 200  # the upstream counts two tokens where the gateway counts one
+    assert cut.read == 1_900
 
 
 def test_what_a_first_request_did_not_read_is_not_read_without_lamina_either() -> None:

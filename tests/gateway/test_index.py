@@ -65,6 +65,7 @@ class Requests:
         match = await self.index.find(call)
         conversation = match.conversation
         conversation.digests = match.digests
+        conversation.state = conversation.state.after(match.digests)
         conversation.turns = body.turns
         self.index.note_request(conversation, len(body.text))
         return match
@@ -171,5 +172,7 @@ def test_a_conversation_that_is_too_large_for_the_memory_keeps_only_its_digests(
         assert match.conversation.turns == ()
         assert not match.conversation.memo.parse.past.sources
         assert not match.conversation.digests.segments
+        again = await requests.send([*words, "answer", "more"])
+        assert again.conversation is match.conversation
 
     asyncio.run(main())

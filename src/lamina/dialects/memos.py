@@ -451,9 +451,9 @@ class StreamMemo:
     """Remembers the blocks of messages, as a cache sees them, so that only new messages are read.
 
     Without `keeps_data`, later blocks have none: `data_count` blocks have theirs. `is_marked`: a block has a
-    marker. `is_bare`: the name of a marker stands nowhere in the messages. `parts` sums the parts of the
-    entries that are sent. `weights` are the tokens of the first blocks, if they were estimated. It compares
-    as a `CheckMemo` does.
+    marker. `is_bare`: messages were read, and the name of a marker stands in none of them. `parts` sums the
+    parts of the entries that are sent. `weights` are the tokens of the first blocks, if they were estimated.
+    It compares as a `CheckMemo` does.
     """
 
     def __init__(self, *, keeps_data: bool = False) -> None:
@@ -469,7 +469,7 @@ class StreamMemo:
         self.blocks: list[StreamBlock] = []
         self.data_count = 0
         self.is_marked = False
-        self.is_bare = True
+        self.is_bare = False
         self.parts = EntryTally()
         self.weights: tuple[int, ...] = ()
 
@@ -490,6 +490,7 @@ class StreamMemo:
         seen_messages = self._messages
         if not seen_messages or basis != self._basis or not seen_messages.begins(messages):
             self.forget()
+            self.is_bare = True
             seen_messages = self._messages
             self._state = begin()
         new_messages = messages[len(seen_messages) :]

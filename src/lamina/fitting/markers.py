@@ -116,7 +116,6 @@ def place_markers(
         stream = unmarked_stream
     else:
         stream = _read_stream(request, dialect, memo)
-    is_bare = markers.stream is not None and memo.is_bare
     weights = _weigh_start(
         stream, request, dialect, counter=counter, least=rules.least(stream.model), memo=memo
     )
@@ -137,7 +136,7 @@ def place_markers(
         kept=_last_block_before_cut(envelope),
         cut=cut is not None and bool(cut.first),
     )
-    marking = Marking(places=marker_plan.places, key=marker_plan.key, is_bare=is_bare)
+    marking = Marking(places=marker_plan.places, key=marker_plan.key, is_bare=memo.is_bare)
     return Marked(request=markers.put(request, marking), plan=marker_plan)
 
 
@@ -173,8 +172,7 @@ def mark_whole(
     if sum(memo.weights) * UNSURE < least:
         return request
     plan = plan_markers(stream.weighed(memo.weights), rules, last=last_block)
-    is_bare = markers.stream is not None and memo.is_bare
-    return markers.put(request, Marking(places=plan.places, is_bare=is_bare))
+    return markers.put(request, Marking(places=plan.places, is_bare=memo.is_bare))
 
 
 def _replace_auto(lifetimes: Lifetimes, word: str) -> Lifetimes:
