@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lamina.conversations import export_conversation, import_conversation
 from lamina.conversations.record import Answered, ConversationRecord, SentRequest
 from lamina.conversations.record_writer import RecordWriter
+from lamina.conversations.store import ConversationState, conversation_place, read_record, recorded_workspace
 from lamina.core.values import Cut, Ledger
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
+from lamina.stores.memory import MemoryStore
 
 BODIES = st.lists(
     st.one_of(
@@ -74,6 +79,41 @@ def test_every_body_comes_back_byte_for_byte(sent: list[bytes], came: list[bytes
     record = read(stored)
     assert [(record.sent_body(call), record.came_body(call)) for call in record.calls] == expected
     assert [record.answer_body(call) for call in record.calls] == [body[::-1] for body in sent]
+
+
+EXPORTED = (
+    b'{"model":"m"}', b'{"model":\n"m"}', b'{"model":\r"m"}', b'{"model"', b"", b'"text"', b"data: 1\n\n",
+    b'{"lamina.base64":"AA=="}', b'{"lamina.base64":1}', b'{"a":"\xff"}', b'{"a":"\\ud800"}', b"\xff",
+)  # fmt: skip
+"""Bodies that need care on one line: spread over lines, no JSON, no text, or like what stands for bytes."""
+
+
+@pytest.mark.parametrize("body", EXPORTED, ids=str)
+def test_every_body_is_one_line_of_an_export_and_comes_back_byte_for_byte(body: bytes) -> None:
+    async def export_and_import() -> tuple[list[bytes], list[bytes]]:
+        store = MemoryStore()
+        writer = RecordWriter()
+        writer.add_sent(SentRequest(id="1", at=0.0), body=body, came=body[::-1])
+        writer.add_answer(Answered(id="1", at=1.0, status=200), body=body)
+        place = conversation_place(recorded_workspace("w"), "first")
+        await store.append(place, writer.encode(), expect=0, state=ConversationState(door="wrap").encode())
+        lines = await export_conversation(store, "w", "first")
+        await import_conversation(store, "w", "second", lines)
+        record = await read_record(store, recorded_workspace("w"), "second")
+        [call] = record.calls
+        return lines, [record.sent_body(call), record.came_body(call), record.answer_body(call)]
+
+    lines, bodies = asyncio.run(export_and_import())
+    assert not any(line.count(b"\n") or line.count(b"\r") for line in lines)
+    assert bodies == [body, body[::-1], body]
+
+
+@pytest.mark.parametrize("body", [b'{"lamina.base64":1}', b'{"lamina.base64":"A"}'], ids=str)
+def test_an_export_whose_bytes_are_damaged_is_refused(body: bytes) -> None:
+    sent = msgspec.json.encode(SentRequest(id="1", at=0.0))
+    line = b'{"v":1,"sent":%s,"request":%s}' % (sent, body)
+    with pytest.raises(BadInput, match=r"lamina\.base64"):
+        asyncio.run(import_conversation(MemoryStore(), "w", "first", [line]))
 
 
 def test_a_growing_request_is_stored_once() -> None:

@@ -34,6 +34,7 @@ from lamina.stores.port import Store, Where
 
 VERSION = 1
 BASE64 = "lamina.base64"
+_BASE64_START = b'{"%s"' % BASE64.encode()
 
 _TEXT = msgspec.json.Decoder(str)
 _ENCODED = msgspec.json.Decoder(dict[str, str])
@@ -176,7 +177,7 @@ def _decode(line: bytes) -> ExportedLine:
 def _wrap(body: bytes) -> msgspec.Raw:
     """A body as a JSON value on one line: itself if it is one, else a string."""
     is_one_line = b"\n" not in body and b"\r" not in body
-    if is_one_line and _is_object(body):
+    if is_one_line and _is_object(body) and not body.startswith(_BASE64_START):
         return msgspec.Raw(body)
     try:
         return msgspec.Raw(msgspec.json.encode(body.decode()))
@@ -190,8 +191,12 @@ def _unwrap(value: msgspec.Raw) -> bytes | None:
         return None
     if text.startswith(b'"'):
         return _TEXT.decode(text).encode()
-    if text.startswith(b'{"%s"' % BASE64.encode()):
-        return b64decode(_ENCODED.decode(text)[BASE64])
+    if text.startswith(_BASE64_START):
+        try:
+            return b64decode(_ENCODED.decode(text)[BASE64])
+        except ValueError as error:
+            hint = "give what `export --format json` wrote"
+            raise BadInput(f"{BASE64}: {error}", place="import", hint=hint) from None
     return text
 
 
