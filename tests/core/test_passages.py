@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lamina.core.passages import MOST_PLACES, PassageIndex, choose_passages, rate_sentences, weigh_terms
+from lamina.core.passages import (
+    LONGEST_SENTENCE,
+    MOST_PLACES,
+    PassageIndex,
+    choose_passages,
+    rate_sentences,
+    weigh_terms,
+)
 from lamina.core.values import Ref
 
 
@@ -20,6 +27,17 @@ def find_best(texts: Sequence[str], question: str) -> str:
     index, refs = make_index(texts)
     best = rate_sentences(index, weigh_terms(index, question), refs)[0]
     return index.sources[index.sentences[best.sentence].source].text
+
+
+def test_a_long_message_is_its_sentences_and_a_very_long_sentence_is_cut_between_words() -> None:
+    short = [f"Boat {number} sails at {number} o'clock." for number in range(30)]
+    endless = "word " * 200 + "end"
+    index, _ = make_index([" ".join([*short, endless])])
+    text = index.sources[0].text
+    pieces = [text[sentence.start : sentence.end] for sentence in index.sentences]
+    assert [piece.strip() for piece in pieces[:30]] == short
+    assert [len(piece) <= LONGEST_SENTENCE for piece in pieces] == [True] * len(pieces)
+    assert " ".join(" ".join(pieces[30:]).split()) == endless
 
 
 def test_words_of_grammar_do_not_outweigh_the_subject() -> None:
