@@ -328,8 +328,9 @@ def fit_small(steps: int = 14) -> Fitted:
 
 
 def measure(fitted: Fitted, *, previous: Json | None = None) -> int:
-    account = fitted.envelope.account
-    usage = Usage(input=account.total - account.margin)  # so that one token of either is one of the other
+    usage = Usage(
+        input=fitted.envelope.account.uncalibrated
+    )  # so that one token of either is one of the other
     counter = Policy().find_counter("claude-sonnet-5")
     sent = OutgoingRequest(fitted=fitted, previous=previous)
     return measure_uncut(sent, fitted, usage, Scale(counter=counter)).full
@@ -354,12 +355,17 @@ def test_what_was_counted_for_a_cut_is_not_counted_again_for_its_account() -> No
     measured = measure_uncut(OutgoingRequest(fitted=fitted), fitted, Usage(input=3_000), weights)
     assert measured.full > 3_000
     assert not counted_texts
+    account = msgspec.structs.replace(fitted.envelope.account, margin=500)  # what calibration adds
+    envelope = msgspec.structs.replace(fitted.envelope, account=account)
+    calibrated = msgspec.structs.replace(fitted, envelope=envelope)
+    sent = OutgoingRequest(fitted=calibrated)
+    assert measure_uncut(sent, calibrated, Usage(input=3_000), weights).counted == measured.counted
 
 
 def test_what_entered_shortened_belongs_to_the_uncut_request() -> None:
     """A result that no cut has lowered is counted by itself. One that a cut has lowered is in the cut."""
     fitted = fit_small()
-    sent = fitted.envelope.account.total - fitted.envelope.account.margin
+    sent = fitted.envelope.account.uncalibrated
     lines = fitted.ledger.lines
     assert lines
     entered = {ref: msgspec.structs.replace(line, cut=0) for ref, line in lines.items()}
@@ -388,7 +394,7 @@ def test_what_was_recalled_does_not_belong_to_the_uncut_request(tool: str, *, is
     cut = Cut(number=1, reason="over the trigger", before=10 * tokens, lowered=1)
     ledger = msgspec.structs.replace(fitted.ledger, cuts=(cut,), lines=some_line)
     own_tools = (OwnTool(definition=Tool(name=tool), answer=UNUSED),)
-    sent = fitted.envelope.account.total - fitted.envelope.account.margin
+    sent = fitted.envelope.account.uncalibrated
     recalled = sum(entry.tokens for entry in called) if is_own else 0
     assert (
         measure(msgspec.structs.replace(fitted, ledger=ledger, own_tools=own_tools)) == 11 * sent - recalled

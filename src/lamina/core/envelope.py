@@ -237,7 +237,7 @@ def _mark_sent(draft: Draft, envelope: Envelope, settings: Digest) -> SentMark:
         tools=digest_tools(envelope.head.tools),
         system=layers_end(envelope.entries, envelope.root, Layer.SYSTEM),
         library=layers_end(envelope.entries, envelope.root, Layer.LIBRARY),
-        tokens=_count_uncalibrated(envelope.account),
+        tokens=envelope.account.uncalibrated,
         counter=envelope.account.counter,
         settings=settings,
     )
@@ -252,14 +252,10 @@ def mark_unlowered(draft: Draft, context: BuildContext) -> SentMark:
         tools=digest_tools(context.head.tools),
         system=layers_end(draft.entries, context.root, Layer.SYSTEM),
         library=layers_end(draft.entries, context.root, Layer.LIBRARY),
-        tokens=_count_uncalibrated(account),
+        tokens=account.uncalibrated,
         counter=account.counter,
         settings=digest_settings(context.options),
     )
-
-
-def _count_uncalibrated(account: TokenAccount) -> int:
-    return account.total - account.margin
 
 
 def _lasting_prefix(envelope: Envelope) -> Digest:

@@ -116,9 +116,14 @@ class TokenAccount(msgspec.Struct, frozen=True, kw_only=True):
         return self.tools + self.answer + self.parameters + self.request
 
     @property
+    def uncalibrated(self) -> int:
+        """All tokens of the request as they were counted, before anything scales them."""
+        return self.entries + self.head
+
+    @property
     def total(self) -> int:
         """All tokens of the request, by the counter in use."""
-        return self.entries + self.head + self.margin
+        return self.uncalibrated + self.margin
 
 
 class _BesideParts(msgspec.Struct, frozen=True, kw_only=True):

@@ -249,8 +249,7 @@ def _find_counts(sent: OutgoingRequest, counter: Counter) -> dict[Digest, int]:
 
 def measure_uncut(sent: OutgoingRequest, fitted: Fitted, usage: Usage, weights: Scale) -> UncutSizes:
     """Measure a request that was fitted. `weights` knows what was counted then."""
-    account = fitted.envelope.account
-    counted = max(account.total - account.margin, 1)
+    counted = max(fitted.envelope.account.uncalibrated, 1)
     scale = usage.input / counted
     new_entries = _find_new(fitted, sent.new_segments)
     held_back = sum(_count_hidden(entry, weights) for entry in new_entries)
