@@ -253,8 +253,8 @@ def _count_lost(last: PaidCall, call: PaidCall) -> int:
     reports neither reads nor writes, nobody knows that there is a cache.
     """
     could_read = min(last.held, call.tally.total)
-    least = max(call.rules.least(call.model), 1)
-    if could_read < least or call.tally.read >= LOST_SHARE * could_read:
+    is_too_short = could_read < call.rules.least(call.model)
+    if is_too_short or call.tally.read >= LOST_SHARE * could_read:
         return 0
     if _is_uncached((last, call)) and call.price(Tally(read=1)) is None:
         return 0
