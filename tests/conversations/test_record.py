@@ -90,7 +90,7 @@ EXPORTED = (
 
 @pytest.mark.parametrize("body", EXPORTED, ids=str)
 def test_every_body_is_one_line_of_an_export_and_comes_back_byte_for_byte(body: bytes) -> None:
-    async def export_and_import() -> tuple[list[bytes], list[bytes]]:
+    async def export_and_import() -> tuple[list[bytes], list[bytes | None]]:
         store = MemoryStore()
         writer = RecordWriter()
         writer.add_sent(SentRequest(id="1", at=0.0), body=body, came=body[::-1])
