@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from lamina.conversations.recall_answers import shows_client_call, strip_recalls
-from lamina.conversations.recall_loop import ROUNDS, RecallLoop, RecallPlace
+from lamina.conversations.recall_loop import ROUNDS, RecallLoop
 from lamina.conversations.stream_filters import filter_for
 from lamina.core.values import Segment, ToolCall
 from lamina.dialects import DIALECTS
@@ -40,7 +40,6 @@ def fit_with_tools(name: str) -> Fitted:
 ASKS = Call("census", {"of": "all"}, "own_1")
 RECALLS = Call("recall", {"key": "k1"}, "own_2")
 READS = Call("read_file", {"path": "a.py"}, "client_1")
-PLACE = RecallPlace(turns=1, segments=1, link=b"")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,23 +89,6 @@ def test_beside_a_call_of_the_client_the_result_waits_for_the_clients(name: str)
     loop = RecallLoop(dialect)
     assert loop.take(dialect.answers.absorb(write([ASKS, READS], 10)), fit_with_tools(name)) == ()
     assert not loop.shows_nothing
-
-
-@pytest.mark.parametrize("name", ["anthropic", "openai_chat", "openai_responses"])
-def test_of_calls_with_one_id_the_clients_keeps_it_and_an_own_one_gets_another(name: str) -> None:
-    dialect = DIALECTS[name]
-    write, _ = APIS[APIS_OF_DIALECTS[name]]
-    said: Said = [Call("census", {}, READS.id), READS, RECALLS]
-    loop = RecallLoop(dialect)
-    assert loop.take(dialect.answers.absorb(write(said, 10)), fit_with_tools(name)) == ()
-    exchange = loop.exchange(PLACE)
-    assert exchange is not None
-    answer, results = json.dumps(exchange.answer), json.dumps(exchange.results)
-    assert answer.count(f'"{READS.id}"') == 1
-    assert f'"{READS.id}"' not in results
-    for own_id in (f"{READS.id}_census_0", RECALLS.id):
-        assert f'"{own_id}"' in answer
-        assert f'"{own_id}"' in results
 
 
 def test_a_model_that_only_calls_own_tools_is_told_to_answer() -> None:

@@ -15,7 +15,6 @@ here. `lamina.conversations.recall_filter` leaves them out of what the client se
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain, filterfalse
@@ -191,15 +190,15 @@ def _separate_recalls(segments: tuple[Segment, ...], own_names: Collection[str])
     Some servers give all calls of an answer one id. The client never sees the recall, so that may have
     another id: then the recalled text cannot go to the client's call, nor the client's result to the recall.
     """
-    ids = Counter(call.id for call in list_calls(segments))
-    if all(count == 1 for count in ids.values()):
+    ids = [call.id for call in list_calls(segments)]
+    if len(frozenset(ids)) == len(ids):
         return segments
     separated: list[Segment] = []
     for number, segment in enumerate(segments):
         call_id = ""
         match segment.parts[0]:
-            case ToolCall(id=shared_id, name=name) if name in own_names and ids[shared_id] > 1:
-                call_id = f"{shared_id or 'call'}_{name}_{number}"
+            case ToolCall(id=given_id, name=name) if name in own_names:
+                call_id = f"{given_id or 'call'}_{name}_{number}"
         separated.append(_write_anew(segment, call_id))
     return tuple(separated)
 
