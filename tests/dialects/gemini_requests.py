@@ -6,8 +6,6 @@ import json
 from random import Random
 from typing import Any
 
-from google.genai import types
-
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Layout
@@ -66,17 +64,6 @@ def sent(original_request: Json, **dials: Any) -> list[Any]:
     assert DIALECT.wire.check(rendered_request) == []
     DIALECT.wire.parse(json.loads(json.dumps(rendered_request)))
     return list(rendered_request["contents"])
-
-
-def accepted(rendered_request: Json) -> None:
-    """The SDK's own types take it."""
-    for content in rendered_request["contents"]:
-        types.Content.model_validate(content)
-    config = rendered_request.get("config")
-    if config is not None:
-        types.GenerateContentConfig.model_validate(config)
-    else:
-        types.GenerationConfig.model_validate(rendered_request["generationConfig"])
 
 
 def conversation(seed: int) -> Json:

@@ -11,8 +11,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.layout import Layout
 from lamina.core.values import Budget
 from lamina.dialects.ollama import DIALECT
-from lamina.dialects.port import Dialect
-from lamina.dialects.translate import choose_options, translate_head
+from lamina.dialects.translate import choose_options
 from tests.dialects.broken import Change, list_broken
 
 Json = dict[str, Any]
@@ -63,15 +62,6 @@ def sent(original_request: Json, **dials: Any) -> list[Json]:
     assert DIALECT.wire.check(rendered_request) == []
     DIALECT.wire.parse(json.loads(json.dumps(rendered_request)))
     return list(rendered_request["messages"])
-
-
-def converted(original_request: Json, source: Dialect, target: Dialect, *, window: int | None = None) -> Json:
-    """A request of one dialect in another."""
-    parsed = source.wire.parse(original_request)
-    head = translate_head(parsed.head, source, target).head
-    budget = Budget(window=window, reserve=0) if window else None
-    options = choose_options(target, head, layout=LOGGED)
-    return target.wire.render(build(parsed.log, head=head, budget=budget, options=options))
 
 
 def conversation(seed: int) -> Json:

@@ -13,7 +13,7 @@ from lamina.dialects.anthropic import DIALECT
 from lamina.dialects.memos import ParseMemo
 from lamina.errors import BadInput
 from tests.dialects.anthropic_requests import EVERYTHING, SEARCH, Json, fitted
-from tests.dialects.test_anthropic_render import CALL, REST, RESULT, STEP
+from tests.dialects.test_anthropic_render import CALL, REST, STEP
 
 
 def test_parsing_says_what_each_segment_is() -> None:
@@ -77,26 +77,6 @@ def test_fields_of_an_sdk_s_block_inside_a_result_are_counted() -> None:
         messages = [*STEP[:2], {"role": "user", "content": [result]}]
         counted.append(DIALECT.wire.parse({"messages": messages}).log[-1].beside)
     assert counted[0] == counted[1] == (Raw(dialect="anthropic", data={"mood": "kind"}),)
-
-
-@pytest.mark.parametrize(
-    ("messages", "place"),
-    [
-        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
-        ([*STEP, {"role": "user"}], "messages[4].content"),
-        (
-            [{"role": "assistant", "content": [{"type": "tool_use", "id": "x"}]}],
-            "messages[0].content[0].name",
-        ),
-        ([{"role": "user", "content": [{"type": "tool_result"}]}], "messages[0].content[0].tool_use_id"),
-        ([{"role": "user", "content": [RESULT | {"content": ["x"]}]}], "messages[0].content[0].content[0]"),
-        ([{"role": "developer", "content": "x"}], "messages[0].role"),
-    ],
-)
-def test_bad_input_says_where(messages: list[Json], place: str) -> None:
-    with pytest.raises(BadInput) as refused:
-        DIALECT.wire.parse({"messages": messages})
-    assert refused.value.place == place
 
 
 def nested(depth: int) -> Any:

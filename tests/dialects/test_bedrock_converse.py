@@ -12,14 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import fit_request, translate
-from lamina.core.values import Document, Image, Raw, RequestHead, Role, Text, Thinking, ToolCall, ToolResult
+from lamina.core.values import Document, Image, Raw, Role, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects import DIALECTS
 from lamina.dialects.bedrock_converse import DIALECT
 from lamina.dialects.bedrock_converse.blocks import make_document_name, to_sdk_arguments
-from lamina.dialects.bedrock_converse.cache_view import mark
-from lamina.dialects.port import Marking, PlainHead, Tool
 from lamina.dialects.sending import MOVED
-from lamina.errors import BadInput
 from lamina.testing.conformance import MODELS, DialectTrial
 from tests.dialects.bedrock_requests import (
     MODEL,
@@ -74,12 +71,6 @@ def test_botocore_takes_what_other_apis_said(name: str) -> None:
     for original in trial.samples:
         fitted = translate(original, dialect=name, to="bedrock_converse", model=MODEL)
         assert refusals(fitted.request) == ""
-
-
-@pytest.mark.parametrize("name", ["anthropic", "openai_chat", "openai_responses", "gemini", "ollama"])
-def test_other_apis_take_what_was_said_here(name: str) -> None:
-    fitted = translate(conversation(7), to=name, model=MODELS[name])
-    assert DIALECTS[name].wire.check(fitted.request) == []
 
 
 def test_each_block_has_its_part() -> None:
@@ -206,18 +197,6 @@ def test_names_of_documents_are_made_safe(name: str, safe: str) -> None:
     assert make_document_name(name) == safe
 
 
-def test_a_request_that_cannot_be_read_says_where() -> None:
-    for original, place in (
-        ({"messages": [{"role": "bot", "content": []}]}, "messages[0].role"),
-        ({"messages": [{"role": "user", "content": "Hi"}]}, "messages[0].content"),
-        (request(user({"text": "a"}, answers("t1", {"text": 5}))), "messages[0].content[1]"),
-        (request(user(called("t1"))), "messages[0].content[0]"),
-    ):
-        assert DIALECT.wire.check(original)[0].place.startswith(place)
-        with pytest.raises(BadInput):
-            DIALECT.wire.parse(original)
-
-
 def test_only_four_cache_points_leave_and_those_on_tools_and_system_stay() -> None:
     points = [user({"text": "a"}, POINT), says({"text": "b"}, POINT)] * 3
     original = request(*points, user(), toolConfig={"tools": [TOOL, POINT]}, system=[{"text": "s"}, POINT])
@@ -250,19 +229,6 @@ def test_moving_a_cache_point_among_tools_is_no_change_of_the_tools() -> None:
     assert second.request["toolConfig"] == {"tools": [TOOL, POINT, other_tool]}
 
 
-def test_markers_stand_after_the_blocks_that_they_mark() -> None:
-    original = request(user({"text": "a"}, POINT), says(), user(), system=[{"text": "s"}])
-    places = {"toolConfig.tools[0]": "1h", "system[0]": "", "messages[2].content[0]": "5m"}
-    marked = mark(original, Marking(places=places))
-    assert marked["toolConfig"]["tools"] == [TOOL, {"cachePoint": {"type": "default", "ttl": "1h"}}]
-    assert marked["system"] == [{"text": "s"}, POINT]
-    assert marked["messages"][0] == user({"text": "a"})
-    assert marked["messages"][1] is original["messages"][1]
-    assert refusals(marked) == ""
-    with pytest.raises(BadInput, match="takes a marker"):
-        mark(original, Marking(places={"messages[9].content[0]": ""}))
-
-
 def test_lamina_marks_long_requests_of_a_model_whose_cache_takes_markers() -> None:
     original = request(user({"text": "word " * 6_000}), says(), user())
     marked = fit_request(original).request
@@ -270,46 +236,11 @@ def test_lamina_marks_long_requests_of_a_model_whose_cache_takes_markers() -> No
     assert refusals(marked) == ""
 
 
-def test_nova_takes_no_cache_points_among_tools() -> None:
-    original = request(user(), modelId="us.amazon.nova-pro-v1:0")
-    blocks = DIALECT.cache.stream(original).blocks
-    assert [(block.sort, block.markable) for block in blocks] == [("tool", False), ("text", True)]
-
-
-def test_a_head_keeps_its_meaning_and_says_what_it_cannot() -> None:
-    plain = PlainHead(
-        model=MODEL,
-        tools=(Tool(name="read", schema={"type": "object"}),),
-        output=500,
-        temperature=0.5,
-        stop=("END",),
-        choice="tool:read",
-        answer={"type": "object"},
-        effort="low",
-    )
-    own = DIALECT.head.write(plain)
-    assert own.left == ()
-    assert DIALECT.head.read(own.head) == plain
-    warm = PlainHead(model=MODEL, tools=plain.tools, temperature=1.5, choice="none", stream=True)
-    assert DIALECT.head.write(warm).left == ("temperature", "choice", "stream")
-    odd = RequestHead(
-        tools=({"systemTool": {"name": "nova_grounding"}},), parameters={"promptVariables": {"a": {}}}
-    )
-    assert DIALECT.head.read(odd).left == ("promptVariables", "tools[0]")
-
-
 def test_the_window_of_the_model_is_found_by_its_id() -> None:
     long_history = [user({"text": "word " * 3_000}), says()] * 90
     fitted = fit_request(request(*long_history, user(), modelId="anthropic.claude-3-haiku-20240307-v1:0"))
     assert fitted.envelope.cut is not None
     assert fitted.request["modelId"] == "anthropic.claude-3-haiku-20240307-v1:0"
-
-
-def test_fields_that_lamina_does_not_know_are_compared() -> None:
-    one = DIALECT.cache.stream(request(user()))
-    other = DIALECT.cache.stream(request(user(), promptVariables={"a": {"text": "b"}}))
-    assert one.settings != other.settings
-    assert one.chain() == other.chain()
 
 
 def test_what_a_guardrail_judges_is_never_lowered() -> None:

@@ -29,8 +29,7 @@ from tests.dialects import gemini_requests as gemini
 from tests.dialects import ollama_requests as ollama
 from tests.dialects import openai_chat_requests as chat
 from tests.dialects import openai_responses_requests as responses
-from tests.dialects.test_ollama import validated as validated_by_ollama
-from tests.dialects.test_openai_responses_damage import validated as validated_by_openai
+from tests.dialects.sdks import ACCEPTED
 
 Json = dict[str, Any]
 Damage = Callable[[list[Json], Random], None]
@@ -369,7 +368,7 @@ SUBJECTS = (
         mirror=_mirrored_arguments,
         flood=_flood_ollama,
         refused=frozenset({"calls_are_answered"}),
-        validate=validated_by_ollama,
+        validate=ACCEPTED["ollama"],
     ),
     Subject(
         name="gemini",
@@ -392,7 +391,7 @@ SUBJECTS = (
         flood=_flood_gemini,
         refused=frozenset({"names_fit_the_pattern"}),
         frame=_ask_at_the_end,
-        validate=gemini.accepted,
+        validate=ACCEPTED["gemini"],
     ),
     Subject(
         name="openai_responses",
@@ -404,7 +403,7 @@ SUBJECTS = (
         mirror=lambda: responses.request(_mirror(responses.user)),
         flood=_flood_responses,
         frame=_greet_first,
-        validate=validated_by_openai,
+        validate=ACCEPTED["openai_responses"],
     ),
 )
 

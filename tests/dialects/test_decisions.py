@@ -15,7 +15,6 @@ from lamina.dialects.openai_responses.reasoning import WITHOUT_ID
 from lamina.dialects.origins import ON_THE_WIRE
 from lamina.dialects.translate import choose_options
 from lamina.dialects.usage import count_noun
-from lamina.errors import BadInput
 
 Json = dict[str, Any]
 
@@ -32,22 +31,6 @@ def send(name: str, request: Json, *, ledger: Ledger | None = None) -> Json:
 
 
 # Converse
-
-
-@pytest.mark.parametrize(
-    "error",
-    [{"message": "Too many requests"}, {"__type": "ThrottlingException"}, {"message": "", "__type": ""}],
-)
-def test_an_error_in_place_of_an_answer_says_nothing(error: Json) -> None:
-    absorbed = DIALECTS["bedrock_converse"].answers.absorb(error)
-    assert (absorbed.segments, absorbed.stop) == ((), "error")
-
-
-def test_an_answer_beside_a_message_is_an_answer() -> None:
-    answer = {"message": "slow", "output": {"message": {"role": "assistant", "content": [{"text": "Yes."}]}}}
-    assert len(DIALECTS["bedrock_converse"].answers.absorb(answer).segments) == 1
-    with pytest.raises(BadInput, match="content"):
-        DIALECTS["bedrock_converse"].answers.absorb({"stopReason": "end_turn"})
 
 
 def test_a_system_message_of_the_client_is_sent_as_one() -> None:

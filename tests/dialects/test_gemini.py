@@ -33,7 +33,6 @@ from tests.dialects.gemini_requests import (
     VALID,
     Json,
     answers,
-    arguments,
     asks,
     body,
     fitted,
@@ -327,37 +326,6 @@ def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
         DIALECT.wire.render(fitted(body(user(""))))
 
 
-@pytest.mark.parametrize(
-    ("original_request", "place"),
-    [
-        ({}, "contents"),
-        ({"contents": []}, "contents"),
-        ({"contents": 7}, "contents"),
-        ({"contents": ["a", 7]}, "contents[1]"),
-        (body({"role": "narrator", "parts": []}), "contents[0].role"),
-        (body(user(), {"role": "system", "parts": [{"text": "x"}]}), "contents[1].role"),
-        (body({"role": "user"}), "contents[0].parts"),
-        (body({"role": "user", "parts": "x"}), "contents[0].parts"),
-        (body(user({"text": 1})), "contents[0].parts[0].text"),
-        (body(user(asks())), "contents[0].parts[0].functionCall"),
-        (body(model(answers())), "contents[0].parts[0].functionResponse"),
-        (body(model({"functionCall": {"args": {}}})), "contents[0].parts[0].functionCall.name"),
-        (body(model({"functionCall": {"name": "f", "args": [1]}})), "contents[0].parts[0].functionCall.args"),
-        (body(user({"functionResponse": {"response": 1}})), "contents[0].parts[0].functionResponse.response"),
-        (body(user(), tools=["x"]), "tools[0]"),
-        (arguments(user(), tools=7), "config.tools"),
-        ({"contents": "x", "config": 7}, "config"),
-        (arguments(user(), system_instruction=["x", 7]), "config.system_instruction[1]"),
-        (arguments(user(), system_instruction={"parts": [7]}), "config.system_instruction.parts[0]"),
-    ],
-)  # fmt: skip
-def test_bad_input_says_where(original_request: Json, place: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        DIALECT.wire.parse(original_request)
-    assert caught.value.place == place
-    assert caught.value.hint
-
-
 def test_equal_calls_without_ids_get_the_same_ids_with_and_without_a_memo() -> None:
     """The second call is equal to the first, in a content that goes on with the first one's."""
     call, memo = asks("search", path="a"), ParseMemo()
@@ -373,13 +341,6 @@ def test_loose_parts_are_remembered_too() -> None:
         {"contents": ["Hi", "there", {"role": "model", "parts": [{"text": "Hi."}]}]}, memo=memo
     )
     assert all(a is b for a, b in zip(one.log, two.log, strict=False))
-
-
-def test_a_schema_that_holds_itself_is_read() -> None:
-    schema: Json = {"type": "OBJECT"}
-    schema["items"] = schema
-    tools = [{"functionDeclarations": [{"name": "f", "parameters": schema}]}]
-    DIALECT.head.read(DIALECT.wire.parse(body(user(), tools=tools)).head)
 
 
 def test_many_calls_without_ids_are_paired_in_linear_time() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from copy import deepcopy
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,22 +13,117 @@ from anthropic.types import TextBlock, ToolUseBlock
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
+from openai.types.responses import ResponseFunctionToolCall
 
-from lamina.dialects.anthropic.cache_view import stream as messages_stream
-from lamina.dialects.anthropic.check import check
-from lamina.dialects.anthropic.markers import mark as mark_messages
-from lamina.dialects.openai_chat.cache_view import stream as chat_stream
-from lamina.dialects.openai_chat.parts import BREAKPOINTS
+from lamina.dialects import DIALECTS
 from lamina.dialects.port import Marking
 from lamina.errors import BadInput
+from tests.dialects.anthropic_requests import make_request, unique
+from tests.dialects.bedrock_requests import POINT, TOOL, refusals, request, says, user
+from tests.dialects.bedrock_requests import conversation as converse_conversation
+from tests.dialects.openai_chat_requests import conversation as chat_conversation
+from tests.dialects.openai_responses_requests import conversation as responses_conversation
+
+Json = dict[str, Any]
 
 MARKER = {"type": "ephemeral"}
+BREAKPOINT = {"mode": "explicit"}
 
 
-def talk() -> dict[str, Any]:
+def put(name: str, body: Json, places: dict[str, str] | None = None, **fields: Any) -> Json:
+    markers = DIALECTS[name].cache.markers
+    assert markers is not None
+    marked: Json = markers.put(body, Marking(places=places or {}, **fields))
+    return marked
+
+
+def find_markers(name: str, body: Json) -> dict[str, str]:
+    return {block.place: block.marker for block in DIALECTS[name].cache.stream(body).blocks if block.marker}
+
+
+def read_data(name: str, body: Json) -> list[bytes]:
+    return [block.data for block in DIALECTS[name].cache.stream(body).blocks]
+
+
+def messages_conversation(seed: int) -> Json:
+    dice = Random(seed)  # noqa: S311 - a seeded generator is the point
+    body = unique(make_request([dice.randrange(4_000) for _ in range(6)]))
+    return body | {"messages": [*body["messages"], {"role": "user", "content": "And now?"}]}
+
+
+CONVERSATIONS: dict[str, tuple[str, Callable[[int], Json], tuple[str, ...]]] = {
+    "anthropic": ("messages", messages_conversation, ("5m", "1h")),
+    "openai_chat": ("messages", chat_conversation, ("30m", "12h")),
+    "openai_responses": ("input", responses_conversation, ("30m", "12h")),
+    "bedrock_converse": ("messages", converse_conversation, ("5m", "1h")),
+}
+"""The field of the turns, conversations, and lifetimes of a marker: the first is the default."""
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+@given(seed=st.integers(0, 10_000))
+def test_markers_stand_exactly_where_they_were_asked_for(name: str, seed: int) -> None:
+    field, make, lifetimes = CONVERSATIONS[name]
+    bare = put(name, make(seed))
+    before = deepcopy(bare)
+    dice = Random(seed)  # noqa: S311
+    places = [block.place for block in DIALECTS[name].cache.stream(bare).blocks if block.markable]
+    chosen = sorted(dice.sample(places, min(3, len(places))), key=places.index)
+    if name == "bedrock_converse":  # a point is a block of its own: it moves those after it
+        chosen = list({place.rpartition("[")[0]: place for place in chosen}.values())
+    lifetime = dice.choice(("", *lifetimes))
+    marked = put(name, bare, dict.fromkeys(chosen, lifetime))
+    assert bare == before
+    assert DIALECTS[name].wire.check(marked) == []
+    assert find_markers(name, marked) == dict.fromkeys(chosen, lifetime or lifetimes[0])
+    assert read_data(name, marked) == read_data(name, bare)
+    touched = {place.split(".")[0] for place in chosen}
+    for at, (one, other) in enumerate(zip(bare[field], marked[field], strict=True)):
+        assert (one is other) is (f"{field}[{at}]" not in touched)
+    assert put(name, marked, dict.fromkeys(chosen, lifetime)) is marked
+    assert read_data(name, put(name, marked)) == read_data(name, bare)
+    assert find_markers(name, put(name, marked)) == {}
+
+
+MISPLACED = {
+    "anthropic": ["messages[99].content[0]"],
+    "openai_chat": ["messages[99].content[0]"],
+    "openai_responses": ["instructions", "tools[0]", "input[3].content[0]", "input[4]", "input[99]"],
+    "bedrock_converse": ["messages[99].content[0]"],
+}
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_a_place_where_no_marker_may_stand_is_named(name: str) -> None:
+    body = CONVERSATIONS[name][1](3)
+    for place in MISPLACED[name]:
+        with pytest.raises(BadInput) as refused:
+            put(name, body, {place: ""})
+        assert place in str(refused.value)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(("tools", "system", "messages", "cache_control")), JSON_VALUES))
+def test_anything_is_passed_or_stripped_and_never_written_to(body: Json) -> None:
+    before = json.dumps(body)
+    for name in ("anthropic", "openai_chat"):
+        put(name, body)
+    assert json.dumps(body) == before
+
+
+# The Messages API
+
+
+def talk() -> Json:
     use = ToolUseBlock(type="tool_use", id="c1", name="read_file", input={"path": "a.py"})
-    image = {"type": "text", "text": "inner", "cache_control": MARKER}
-    result = {"type": "tool_result", "tool_use_id": "c1", "content": [image]}
+    inner = {"type": "text", "text": "inner", "cache_control": MARKER}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": [inner]}
     return {
         "model": "claude-opus-5",
         "max_tokens": 9,
@@ -41,8 +138,57 @@ def talk() -> dict[str, Any]:
     }
 
 
-def chat() -> dict[str, Any]:
-    part = {"type": "text", "text": "Be brief.", "prompt_cache_breakpoint": {"mode": "explicit"}}
+def test_markers_that_were_not_asked_for_are_taken_off_wherever_they_stand() -> None:
+    places = {"system[0]": "1h", "messages[1].content[1]": "", "messages[2].content[0]": "5m"}
+    marked = put("anthropic", talk(), places)
+    assert find_markers("anthropic", marked) == {**places, "messages[1].content[1]": "5m"}
+    assert "cache_control" not in marked
+    assert "cache_control" not in marked["tools"][0]
+    assert "cache_control" not in marked["messages"][2]["content"][0]["content"][0]
+    assert DIALECTS["anthropic"].wire.check(marked) == []
+
+
+def test_a_lifetime_that_is_the_default_is_the_same_marker() -> None:
+    body = talk()
+    marked = put("anthropic", body, {"messages[2].content[1]": ""})
+    assert marked["messages"][1] is body["messages"][1]
+    assert put("anthropic", marked, {"messages[2].content[1]": "5m"}) is marked
+    longer = put("anthropic", marked, {"messages[2].content[1]": "1h"})
+    assert find_markers("anthropic", longer) == {"messages[2].content[1]": "1h"}
+
+
+def test_a_string_becomes_one_block_where_it_must_carry_a_marker() -> None:
+    marked = put("anthropic", talk(), {"system[0]": "", "messages[0].content[0]": ""})
+    assert marked["system"] == [{"type": "text", "text": "You read files.", "cache_control": MARKER}]
+    [block] = marked["messages"][0]["content"]
+    assert block == {"type": "text", "text": "Read a.py.", "cache_control": MARKER}
+    asked = {"input": "Hello"}
+    marked = put("openai_responses", asked, {"input[0].content[0]": ""})
+    assert marked["input"][0]["content"][0]["prompt_cache_breakpoint"] == BREAKPOINT
+    assert put("openai_responses", asked) == asked
+
+
+def test_the_automatic_marker_is_one_of_four() -> None:
+    places = {f"messages[{i}].content[0]": "" for i in range(3)} | {"system[0]": ""}
+    assert len(find_markers("anthropic", put("anthropic", talk(), places))) == 4
+    with pytest.raises(BadInput, match="5 cache markers"):
+        put("anthropic", talk(), places, automatic="5m")
+    del places["system[0]"]
+    marked = put("anthropic", talk(), places, automatic="1h")
+    assert marked["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+
+
+def test_a_field_that_is_null_is_no_marker_and_stays() -> None:
+    block = {"type": "text", "text": "Hi", "cache_control": None}
+    body = {"model": "claude-opus-5", "messages": [{"role": "user", "content": [block]}]}
+    assert put("anthropic", body) is body
+
+
+# OpenAI
+
+
+def chat() -> Json:
+    part = {"type": "text", "text": "Be brief.", "prompt_cache_breakpoint": BREAKPOINT}
     return {
         "model": "gpt-5.6",
         "prompt_cache_key": "mine",
@@ -55,132 +201,42 @@ def chat() -> dict[str, Any]:
     }
 
 
-def markers(request: dict[str, Any], stream: Any) -> dict[str, str]:
-    return {block.place: block.marker for block in stream(request).blocks if block.marker}
-
-
-def test_exactly_the_markers_that_were_asked_for() -> None:
-    request, places = (
-        talk(),
-        {"system[0]": "1h", "messages[1].content[1]": "", "messages[2].content[0]": "5m"},
-    )
-    before = deepcopy(request)
-    marked = mark_messages(request, Marking(places=places))
-    assert request == before
-    assert markers(marked, messages_stream) == {
-        "system[0]": "1h",
-        "messages[1].content[1]": "5m",
-        "messages[2].content[0]": "5m",
-    }
-    assert "cache_control" not in marked
-    assert "cache_control" not in marked["tools"][0]
-    assert "cache_control" not in marked["messages"][2]["content"][0]["content"][0]
-    assert check(marked) == []
-
-
-def test_the_prefix_stream_does_not_see_markers() -> None:
-    request = talk()
-    marked = mark_messages(request, Marking(places={"system[0]": "", "messages[0].content[0]": ""}))
-    assert [b.data for b in messages_stream(marked).blocks] == [
-        b.data for b in messages_stream(request).blocks
-    ]
-    chat_request = chat()
-    done = BREAKPOINTS.mark(chat_request, Marking(places={"messages[3].content[0]": ""}))
-    assert [b.data for b in chat_stream(done).blocks] == [b.data for b in chat_stream(chat_request).blocks]
-
-
-def test_what_need_not_change_is_the_same_object() -> None:
-    request = talk()
-    marked = mark_messages(request, Marking(places={"messages[2].content[1]": ""}))
-    assert marked["messages"][0] is request["messages"][0]
-    assert marked["messages"][1] is request["messages"][1]
-    assert marked["system"] is request["system"]
-    again = mark_messages(marked, Marking(places={"messages[2].content[1]": ""}))
-    assert again is marked
-    assert mark_messages(marked, Marking(places={"messages[2].content[1]": "5m"})) is marked
-    longer = mark_messages(marked, Marking(places={"messages[2].content[1]": "1h"}))
-    assert markers(longer, messages_stream) == {"messages[2].content[1]": "1h"}
-
-
-def test_a_string_becomes_one_block_where_it_must_carry_a_marker() -> None:
-    marked = mark_messages(talk(), Marking(places={"system[0]": "", "messages[0].content[0]": ""}))
-    assert marked["system"] == [{"type": "text", "text": "You read files.", "cache_control": MARKER}]
-    assert marked["messages"][0]["content"][0] == {
-        "type": "text",
-        "text": "Read a.py.",
-        "cache_control": MARKER,
-    }
-
-
-def test_the_automatic_marker_is_one_of_four() -> None:
-    places = {f"messages[{i}].content[0]": "" for i in range(3)} | {"system[0]": ""}
-    assert len(markers(mark_messages(talk(), Marking(places=places)), messages_stream)) == 4
-    with pytest.raises(BadInput, match="5 cache markers"):
-        mark_messages(talk(), Marking(places=places, automatic="5m"))
-    del places["system[0]"]
-    marked = mark_messages(talk(), Marking(places=places, automatic="1h"))
-    assert marked["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
-
-
-@pytest.mark.parametrize("mark", [mark_messages, BREAKPOINTS.mark])
-def test_a_place_that_is_not_there_is_named(mark: Any) -> None:
-    request = talk() if mark is mark_messages else chat()
-    with pytest.raises(BadInput, match=r"messages\[9\]"):
-        mark(request, Marking(places={"messages[9].content[0]": ""}))
-
-
-def test_a_field_that_is_null_is_no_marker_and_stays() -> None:
-    block = {"type": "text", "text": "Hi", "cache_control": None}
-    request = {"model": "claude-opus-5", "messages": [{"role": "user", "content": [block]}]}
-    assert mark_messages(request, Marking()) is request
-
-
-def test_breakpoints_of_a_chat_request() -> None:
-    request = chat()
-    before = deepcopy(request)
-    places = {"messages[0].content[1]": "", "messages[2].content[0]": "12h"}
-    marked = BREAKPOINTS.mark(request, Marking(places=places))
-    assert request == before
-    system, user, answer, last = marked["messages"]
+def test_objects_of_an_sdk_are_taken_apart_only_where_they_are_marked() -> None:
+    body = chat()
+    marked = put("openai_chat", body, {"messages[0].content[1]": "", "messages[2].content[0]": "12h"})
+    system, question, answer, last = marked["messages"]
     assert "prompt_cache_breakpoint" not in system["content"][0]
-    assert system["content"][1]["prompt_cache_breakpoint"] == {"mode": "explicit"}
     assert answer["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit", "ttl": "12h"}
-    assert (user, last) == (request["messages"][1], request["messages"][3])
-    assert user is request["messages"][1]
-    assert BREAKPOINTS.mark(marked, Marking(places=places)) is marked
+    assert (question, last) == (body["messages"][1], body["messages"][3])
+    assert put("openai_chat", body, {"messages[3].content[0]": ""})["messages"][2] is body["messages"][2]
+    call = ResponseFunctionToolCall(type="function_call", call_id="c", name="read", arguments="{}")
+    output = {"type": "function_call_output", "call_id": "c", "output": "x"}
+    items = [{"role": "user", "content": "Hi"}, call, output]
+    marked = put("openai_responses", {"input": items}, {"input[2].output[0]": ""})
+    assert marked["input"][1] is call
 
 
-def test_key_and_mode_are_set_where_asked_for_and_else_stay() -> None:
-    places = {"messages[0].content[0]": ""}
-    assert BREAKPOINTS.mark(chat(), Marking(places=places))["prompt_cache_key"] == "mine"
-    marked = BREAKPOINTS.mark(chat(), Marking(places=places, key="other", automatic="explicit"))
-    assert (marked["prompt_cache_key"], marked["prompt_cache_options"]) == ("other", {"mode": "explicit"})
-    timed = BREAKPOINTS.mark(marked, Marking(places=places, automatic="30m"))
+@pytest.mark.parametrize("name", ["openai_chat", "openai_responses"])
+def test_key_and_mode_are_set_where_asked_for_and_else_stay(name: str) -> None:
+    body = {**CONVERSATIONS[name][1](3), "prompt_cache_key": "mine"}
+    assert put(name, body)["prompt_cache_key"] == "mine"
+    assert "prompt_cache_options" not in put(name, body)
+    marked = put(name, body, key="other", automatic="explicit")
+    assert (marked["prompt_cache_key"], marked["prompt_cache_options"]) == ("other", BREAKPOINT)
+    timed = put(name, marked, automatic="30m")
     assert timed["prompt_cache_options"] == {"mode": "explicit", "ttl": "30m"}
-    assert "prompt_cache_options" not in chat()
+    if name == "openai_responses":
+        assert put(name, body, automatic="24h")["prompt_cache_retention"] == "24h"
 
 
-@given(st.data())
-def test_any_markers_are_placed_and_taken_off_again(data: st.DataObject) -> None:
-    request = mark_messages(talk(), Marking())
-    places = [block.place for block in messages_stream(request).blocks if block.markable]
-    chosen = data.draw(st.lists(st.sampled_from(places), max_size=4, unique=True))
-    marked = mark_messages(request, Marking(places=dict.fromkeys(chosen, "1h")))
-    assert markers(marked, messages_stream) == dict.fromkeys(chosen, "1h")
-    bare = mark_messages(marked, Marking())
-    assert messages_stream(bare).blocks == messages_stream(request).blocks
+# Converse
 
 
-json_values = st.recursive(
-    st.none() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(st.dictionaries(st.sampled_from(("tools", "system", "messages", "cache_control")), json_values))
-def test_anything_is_passed_or_stripped_and_never_written_to(request: dict[str, Any]) -> None:
-    before = json.dumps(request)
-    for mark in (mark_messages, BREAKPOINTS.mark):
-        mark(request, Marking())
-    assert json.dumps(request) == before
+def test_markers_of_converse_stand_after_the_blocks_that_they_mark() -> None:
+    original = request(user({"text": "a"}, POINT), says(), user(), system=[{"text": "s"}])
+    places = {"toolConfig.tools[0]": "1h", "system[0]": "", "messages[2].content[0]": "5m"}
+    marked = put("bedrock_converse", original, places)
+    assert marked["toolConfig"]["tools"] == [TOOL, {"cachePoint": {"type": "default", "ttl": "1h"}}]
+    assert marked["system"] == [{"text": "s"}, POINT]
+    assert marked["messages"][0] == user({"text": "a"})
+    assert refusals(marked) == ""

@@ -1,17 +1,16 @@
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
-from typing import Any
 
 import ollama
 import pytest
-from ollama._types import ChatRequest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lamina.core.values import Document, Image, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.core.build import build
+from lamina.core.values import Image, ToolCall, ToolResult
 from lamina.dialects.ollama import DIALECT
-from lamina.errors import BadInput
 from tests.dialects.ollama_requests import (
     PIXEL,
     TOOL,
@@ -150,86 +149,47 @@ def test_objects_of_the_sdk_are_read_and_come_back_as_they_are() -> None:
     assert DIALECT.wire.check(rendered_request) == []
 
 
-@pytest.mark.parametrize(
-    ("original_request", "place"),
-    [
-        ({"messages": []}, "messages"),
-        ({"messages": "hi"}, "messages"),
-        (request("hi"), "messages[0]"),
-        (request({"role": "narrator", "content": "x"}), "messages[0].role"),
-        (request(user(["x"])), "messages[0].content"),
-        (request(user(images="x")), "messages[0].images"),
-        (request(user(images=["https://example.org/a.png"])), "messages[0].images[0]"),
-        (request(user(images=[5])), "messages[0].images[0]"),
-        (request(answered(thinking=5)), "messages[0].thinking"),
-        (request(asks(5)), "messages[0].tool_calls[0]"),
-        (request(asks({"function": {"name": 5}})), "messages[0].tool_calls[0].function.name"),
-        (request(asks(called("f", 5))), "messages[0].tool_calls[0].function.arguments"),
-        (request(answers(name=5)), "messages[0].tool_name"),  # type: ignore[arg-type]
-        (request(user(), tools=[5]), "tools[0]"),
-        (request(user(), tools=[print]), "tools[0]"),
-    ],
-)
-def test_bad_input_says_where(original_request: Json, place: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        DIALECT.wire.parse(original_request)
-    assert caught.value.place == place
-    assert caught.value.hint
-
-
-def validated(rendered_request: Json) -> None:
-    """The request as the official client builds it from these arguments."""
-    messages = [
-        ollama.Message.model_validate(
-            {name: _images(value) if name == "images" else value for name, value in dict(m).items() if value}
-        )
-        for m in rendered_request["messages"]
-    ]
-    chat_request = ChatRequest.model_validate(rendered_request | {"messages": messages})
-    assert json.loads(chat_request.model_dump_json(exclude_none=True))["messages"]
-
-
-def _images(values: list[Any]) -> list[ollama.Image]:
-    return [ollama.Image(value=value) for value in values]
-
-
-def foreign(*parts: Any, role: Role = Role.USER, kind: str = "user") -> Segment:
-    return Segment(role=role, kind=kind, parts=parts, origin="anthropic")
-
-
-@pytest.mark.parametrize(
-    ("segment", "reason"),
-    [
-        (foreign(Text("x")), ""),
-        (foreign(Image(data="AAAA")), ""),
-        (foreign(Image(url="data:image/png;base64,AAAA")), ""),
-        (foreign(Image(url="https://example.org/a.png")), "address"),
-        (foreign(Document(text="x")), ""),
-        (foreign(Document(data="AAAA")), "document"),
-        (foreign(Raw(dialect="anthropic", data={"type": "x"})), ""),
-        (
-            foreign(Raw(dialect="anthropic", data={}), role=Role.ASSISTANT, kind="assistant"),
-            "block of anthropic",
-        ),
-        (foreign(Raw(dialect="anthropic", data={}), role=Role.ASSISTANT, kind="thinking"), "reasoning of"),
-        (foreign(Thinking(text="x"), role=Role.ASSISTANT, kind="thinking"), ""),
-        (
-            foreign(Thinking(text="x", signature="s"), role=Role.ASSISTANT, kind="thinking"),
-            "reasoning of anth",
-        ),
-        (foreign(ToolResult(id="c", content=(Document(data="AAAA"),))), "document"),
-        (foreign(ToolResult(id="c", content=(Image(url="https://example.org/a.png"),))), ""),
-        (Segment(role=Role.USER, kind="user", parts=(Image(url="a.png"),), origin="ollama"), ""),
-    ],
-)
-def test_what_cannot_be_said_here_has_a_reason(segment: Segment, reason: str) -> None:
-    why = DIALECT.wire.carries(segment)
-    assert reason in why if reason else why == ""
-
-
 def test_requests_are_not_changed_by_any_function() -> None:
     before = copy.deepcopy(EVERYTHING)
     DIALECT.wire.render(fitted(EVERYTHING))
     DIALECT.cache.stream(EVERYTHING)
     DIALECT.wire.check(EVERYTHING)
     assert before == EVERYTHING
+
+
+def test_calls_that_are_none_are_left_out_whoever_speaks() -> None:
+    messages = [{"role": "system", "content": "hi", "tool_calls": {}}, user()]
+    assert DIALECT.wire.check(DIALECT.wire.render(fitted(request(*messages)))) == []
+
+
+CALLS = st.lists(st.sampled_from(("f", "g")), min_size=1, max_size=3)
+
+
+STEPS = st.tuples(
+    CALLS,
+    st.lists(st.sampled_from(("f", "g", "h", "")), max_size=4),
+    st.booleans(),
+)
+
+
+@given(st.lists(STEPS, min_size=1, max_size=3))
+def test_results_in_any_number_and_order_are_sent_valid(
+    steps: list[tuple[list[str], list[str], bool]],
+) -> None:
+    messages = [user()]
+    for names, results, speaks in steps:
+        messages.append(asks(*(called(name, {"n": i}) for i, name in enumerate(names))))
+        messages += [answers(f"{i}", name) for i, name in enumerate(results)]
+        messages += [answered()] if speaks else []
+    rendered_request = DIALECT.wire.render(fitted(request(*messages)))
+    assert DIALECT.wire.check(rendered_request) == []
+    if DIALECT.wire.check(request(*messages)) == []:
+        assert all(a is b for a, b in zip(rendered_request["messages"], messages, strict=True))
+
+
+@pytest.mark.parametrize("role", ["system", "user"])
+@pytest.mark.parametrize("name", ["thinking", "tool_name"])
+def test_a_text_that_is_none_is_left_out_whoever_speaks(role: str, name: str) -> None:
+    messages = [{"role": role, "content": "hi", name: []}, {"role": "user", "content": "and?"}]
+    parsed = DIALECT.wire.parse({"model": "m", "messages": messages})
+    assert DIALECT.wire.check(DIALECT.wire.render(build(parsed.log, head=parsed.head))) == []

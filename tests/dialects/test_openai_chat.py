@@ -239,31 +239,6 @@ def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
         DIALECT.wire.render(fitted(request({"role": "assistant", "content": None})))
 
 
-@pytest.mark.parametrize(
-    ("original_request", "place"),
-    [
-        ({}, "messages"),
-        ({"messages": []}, "messages"),
-        (request(7), "messages[0]"),
-        (request({"content": "x"}), "messages[0].role"),
-        (request(user(), {"role": "narrator"}), "messages[1].role"),
-        (request(user({"a": 1})), "messages[0].content"),
-        (request(user([{"type": "text", "text": 1}])), "messages[0].content[0].text"),
-        (request(user(["x"])), "messages[0].content[0]"),
-        (request({"role": "assistant", "tool_calls": 5}), "messages[0].tool_calls"),
-        (request(asks(called("a"), {"id": "b"})), "messages[0].tool_calls[1].function"),
-        (request(asks(called("a", "f", 3))), "messages[0].tool_calls[0].arguments"),  # type: ignore[arg-type]
-        (request(answers(5)), "messages[0].tool_call_id"),  # type: ignore[arg-type]
-        (request(user(), tools=["x"]), "tools[0]"),
-    ],
-)
-def test_bad_input_says_where(original_request: Json, place: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        DIALECT.wire.parse(original_request)
-    assert caught.value.place == place
-    assert caught.value.hint
-
-
 def test_objects_of_an_sdk_are_read_and_come_back_as_they_are() -> None:
     class Message:
         def model_dump(self, *, mode: str, exclude_unset: bool) -> Json:

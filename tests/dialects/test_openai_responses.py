@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lamina import segments
 from lamina.core.build import build
-from lamina.core.values import Document, Image, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.core.values import Document, Image, Raw, Role, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects.memos import ParseMemo
 from lamina.dialects.openai_responses import DIALECT
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
@@ -24,6 +28,7 @@ from tests.dialects.openai_responses_requests import (
     thinks,
     user,
 )
+from tests.dialects.test_any_json import values
 
 EVERYTHING = request(
     {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
@@ -258,23 +263,6 @@ def test_what_came_from_elsewhere_is_written_from_its_parts() -> None:
     assert items[5]["output"] == "Error: nothing"
 
 
-def test_what_cannot_be_said_here_has_a_reason() -> None:
-    def why(*parts: Any, role: Role = Role.USER, dialect: str = "gemini") -> str:
-        meta = {"wire": {"dialect": dialect}}
-        return DIALECT.wire.carries(Segment(role=role, kind="user", parts=parts, meta=meta))
-
-    assert why(Thinking(text="hm", signature="s"), role=Role.ASSISTANT)
-    assert why(Raw(dialect="gemini", data={"executableCode": {}}), role=Role.ASSISTANT)
-    assert why(Image(data="aGk="), role=Role.ASSISTANT)
-    assert why(Document(data="aGk=", media_type="audio/wav"))
-    assert why(Image(data="aGk=", media_type="image/heic"))
-    assert why(Document(url="files/abc"))
-    assert why(ToolResult(id="c", content=(Document(url="files/abc"),)), role=Role.TOOL)
-    assert why(Document(url="file-1"), dialect="openai_chat") == ""
-    assert why(Raw(dialect="gemini", data={"videoMetadata": {}})) == ""
-    assert why(Text("hi"), Image(url="https://example.org/a.png")) == ""
-
-
 def test_names_that_the_request_defines_are_left_alone() -> None:
     tools = [{"type": "function", "name": "fs.read"}]
     rendered = DIALECT.wire.render(fitted(request(user(), calls("c", "fs.read"), answers("c"), tools=tools)))
@@ -286,39 +274,21 @@ def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
         DIALECT.wire.render(fitted(request(user([]))))
 
 
-@pytest.mark.parametrize(
-    ("body", "place"),
-    [
-        ({}, "input"),
-        ({"input": []}, "input"),
-        ({"input": 7}, "input"),
-        ({"input": "x", "instructions": []}, "instructions"),
-        (request(7), "input[0]"),
-        (request({"content": "x"}), "input[0].type"),
-        (request({"type": 5}), "input[0].type"),
-        (request(user(), {"role": "narrator"}), "input[1].role"),
-        (request({"role": ["user"]}), "input[0].role"),
-        (request(user({"a": 1})), "input[0].content"),
-        (request(user([{"type": "input_text", "text": 1}])), "input[0].content[0].text"),
-        (request(user(["x"])), "input[0].content[0]"),
-        (request(user([{"type": []}])), "input[0].content[0].type"),
-        (request({"type": "function_call", "call_id": "c"}), "input[0].name"),
-        (request(calls(5)), "input[0].call_id"),  # type: ignore[arg-type]
-        (request(calls("c", arguments=[])), "input[0].arguments"),  # type: ignore[arg-type]
-        (request(answers("c", 5)), "input[0].output"),
-        (request(thinks(1, summary=5)), "input[0].summary"),
-        (request(thinks(1, summary=["x"])), "input[0].summary[0]"),
-        (request(user(), tools={}, previous_response_id="r") | {"tools": 5}, "tools"),
-        (request(user(), tools=[1]), "tools[0]"),
-    ],
-)
-def test_what_is_no_request_is_refused_with_its_place(body: Json, place: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        DIALECT.wire.parse(body)
-    assert caught.value.place == place
-
-
 def test_many_items_take_time_in_proportion() -> None:
     many = request(user(), *(thinks(i) for i in range(4_000)), says())
     assert DIALECT.wire.check(many) == []
     assert len(DIALECT.wire.parse(many).log) == 4_002
+
+
+def test_a_memo_forgets_when_what_surrounds_the_items_changes() -> None:
+    memo = ParseMemo()
+    items = [user(), thinks(1, encrypted_content=""), says(n=1), answers("c")]
+    for fields in ({}, {"store": False}, {"previous_response_id": "r"}, {"instructions": "Be brief."}):
+        body = request(*items, **fields)
+        assert DIALECT.wire.parse(body, memo=memo) == DIALECT.wire.parse(body)
+
+
+@given(st.lists(values("openai_responses"), min_size=1, max_size=4))
+def test_no_item_is_lost(items: list[Any]) -> None:
+    with suppress(BadInput):
+        assert len(DIALECT.wire.parse(request(user(), *items)).log) >= len(items)

@@ -14,21 +14,17 @@ from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.values import (
     Budget,
-    Document,
     Form,
-    Image,
-    Raw,
     Role,
     Segment,
     Text,
-    Thinking,
     ToolCall,
     ToolResult,
 )
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.text import DIALECT, render_prompt
 from lamina.dialects.translate import choose_options
-from lamina.errors import BadInput, BudgetExceeded
+from lamina.errors import BudgetExceeded
 from lamina.segments import assistant, call, file, image, result, system, thinking, user
 from lamina.testing.strategies import logs
 from tests.dialects.ollama_requests import LOGGED
@@ -222,34 +218,6 @@ def test_an_attachment_stands_in_its_tag() -> None:
     assert prompt == f"Previous context:\nUser: {tag}\n\nUser: Look.\nAssistant:"
 
 
-def foreign(*parts: Any, role: Role = Role.USER, kind: str = "user") -> Segment:
-    return Segment(role=role, kind=kind, parts=parts, origin="anthropic")
-
-
-@pytest.mark.parametrize(
-    ("segment", "reason"),
-    [
-        (foreign(Text("x")), ""),
-        (foreign(Image(data="AAAA")), "picture"),
-        (foreign(Image(url="https://example.org/a.png")), "picture"),
-        (foreign(Document(text="x")), ""),
-        (foreign(Document(data="AAAA")), "document"),
-        (foreign(Raw(dialect="anthropic", data={"type": "x"})), ""),
-        (
-            foreign(Raw(dialect="anthropic", data={}), role=Role.ASSISTANT, kind="assistant"),
-            "block of anthropic",
-        ),
-        (foreign(Thinking(text="x"), role=Role.ASSISTANT, kind="thinking"), "reasoning"),
-        (foreign(ToolResult(id="c", content=(Text("x"), Image(data="AAAA")))), "picture"),
-        (foreign(ToolResult(id="c", content=(Image(url="https://example.org/a.png"),))), ""),
-        (Segment(role=Role.USER, kind="user", parts=(Image(data="A"),), origin="text"), ""),
-    ],
-)
-def test_what_cannot_be_said_here_has_a_reason(segment: Segment, reason: str) -> None:
-    why = DIALECT.wire.carries(segment)
-    assert reason in why if reason else why == ""
-
-
 @given(logs(thinks=True), st.sampled_from((0.4, 0.8, 5.0)))
 def test_any_log_is_one_prompt_that_is_split_into_the_same_voices(
     log: tuple[Segment, ...], share: float
@@ -292,17 +260,6 @@ def test_a_memo_changes_nothing_and_keeps_the_segments(texts: list[str], turns: 
         assert now == DIALECT.wire.parse(request).log
         assert all(a is b for a, b in zip(before, now, strict=False))
         before = now
-
-
-@pytest.mark.parametrize(
-    "request_", [{}, {"prompt": ""}, {"prompt": ["a"]}, {"prompt": None}, {"prompt": 5}, []]
-)
-def test_bad_input_says_where(request_: Any) -> None:
-    for function in (DIALECT.wire.parse, DIALECT.cache.stream):
-        with pytest.raises(BadInput) as caught:
-            function(request_)
-        assert caught.value.hint
-        assert not isinstance(request_, dict) or caught.value.place == "prompt"
 
 
 def test_small_windows_shorten_old_turns_and_keep_the_layout() -> None:

@@ -1,0 +1,162 @@
+"""What one API said, in the words of another: valid there, to the SDK of its provider too, or refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina import Budget, translate
+from lamina.core.values import Document, Image, Raw, Role, Segment, Text, Thinking, ToolResult
+from lamina.dialects import DIALECTS
+from lamina.errors import BudgetExceeded
+from lamina.testing.conformance import MODELS
+from tests.dialects import anthropic_requests as anthropic
+from tests.dialects import bedrock_requests as bedrock
+from tests.dialects import gemini_requests as gemini
+from tests.dialects import ollama_requests
+from tests.dialects import openai_chat_requests as chat
+from tests.dialects import openai_responses_requests as responses
+from tests.dialects.sdks import ACCEPTED
+
+Json = dict[str, Any]
+
+# From every API to every other
+
+
+def messages_conversation(seed: int) -> Json:
+    dice = Random(seed)  # noqa: S311 - a seeded generator is the point
+    request = anthropic.unique(anthropic.make_request([dice.randrange(4_000) for _ in range(8)]))
+    return request | {"messages": [*request["messages"], {"role": "user", "content": "And now?"}]}
+
+
+def chat_conversation(seed: int) -> Json:
+    request = chat.conversation(seed)
+    return request | {"messages": [*request["messages"], chat.user("And now?")]}
+
+
+def ollama_conversation(seed: int) -> Json:
+    request = ollama_requests.conversation(seed)
+    return request | {"messages": [*request["messages"], ollama_requests.user("And now?")]}
+
+
+def responses_conversation(seed: int) -> Json:
+    request = responses.conversation(seed)
+    return request | {"input": [*request["input"], responses.user("And now?")]}
+
+
+CONVERSATIONS: dict[str, Callable[[int], Json]] = {
+    "anthropic": messages_conversation,
+    "openai_chat": chat_conversation,
+    "openai_responses": responses_conversation,
+    "gemini": gemini.conversation,
+    "ollama": ollama_conversation,
+    "bedrock_converse": bedrock.conversation,
+}
+"""Made-up conversations. Each ends with a question: Gemini answers the user only."""
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+@given(st.sampled_from(sorted(CONVERSATIONS)), st.integers(0, 10_000), st.sampled_from((None, 3_000)))
+def test_what_another_api_said_is_a_valid_request_there_and_back(
+    target: str, source: str, seed: int, window: int | None
+) -> None:
+    request = CONVERSATIONS[source](seed)
+    budget = Budget(window=window, reserve=0) if window else None
+    try:
+        there = translate(request, dialect=source, to=target, model=MODELS[target], budget=budget).request
+    except BudgetExceeded:
+        return
+    assert DIALECTS[target].wire.check(there) == []
+    ask_sdk = ACCEPTED.get(target)
+    if ask_sdk is not None and source != target:
+        ask_sdk(there)
+    back = translate(there, dialect=target, to=source, model=MODELS[source]).request
+    assert DIALECTS[source].wire.check(back) == []
+    assert "unnamed" not in json.dumps(back, default=str)
+
+
+# What cannot be said
+
+
+def said(*parts: Any, role: Role = Role.USER, kind: str = "user", origin: str = "anthropic") -> Segment:
+    meta = {"wire": {"dialect": origin}}
+    return Segment(role=role, kind=kind, parts=parts, origin=origin, meta=meta)
+
+
+def thought(part: Any, origin: str = "anthropic") -> Segment:
+    return said(part, role=Role.ASSISTANT, kind="thinking", origin=origin)
+
+
+PICTURE = Image(data="aGk=", media_type="image/png")
+LINKED = Image(url="https://example.org/a.png")
+SEALED = Document(data="aGk=")
+FOREIGN_FILE = Document(url="files/abc")
+FOREIGN = Raw(dialect="gemini", data={"executableCode": {}})
+
+CARRIED: list[tuple[str, Segment, str]] = [
+    ("ollama", said(Text("x")), ""),
+    ("ollama", said(Image(data="AAAA")), ""),
+    ("ollama", said(Image(url="data:image/png;base64,AAAA")), ""),
+    ("ollama", said(LINKED), "address"),
+    ("ollama", said(Document(text="x")), ""),
+    ("ollama", said(SEALED), "document"),
+    ("ollama", said(FOREIGN), ""),
+    ("ollama", said(FOREIGN, role=Role.ASSISTANT, kind="assistant"), "block of gemini"),
+    ("ollama", thought(FOREIGN), "reasoning of"),
+    ("ollama", thought(Thinking(text="x")), ""),
+    ("ollama", thought(Thinking(text="x", signature="s")), "reasoning of anth"),
+    ("ollama", said(ToolResult(id="c", content=(SEALED,))), "document"),
+    ("ollama", said(ToolResult(id="c", content=(LINKED,))), ""),
+    ("ollama", said(Image(url="a.png"), origin="ollama"), ""),
+    ("text", said(Text("x")), ""),
+    ("text", said(PICTURE), "picture"),
+    ("text", said(LINKED), "picture"),
+    ("text", said(Document(text="x")), ""),
+    ("text", said(SEALED), "document"),
+    ("text", said(FOREIGN), ""),
+    ("text", said(FOREIGN, role=Role.ASSISTANT, kind="assistant"), "block of gemini"),
+    ("text", thought(Thinking(text="x")), "reasoning"),
+    ("text", said(ToolResult(id="c", content=(Text("x"), PICTURE))), "picture"),
+    ("text", said(ToolResult(id="c", content=(LINKED,))), ""),
+    ("text", said(PICTURE, origin="text"), ""),
+    ("openai_responses", said(Text("hi"), LINKED), ""),
+    ("openai_responses", said(Raw(dialect="gemini", data={"videoMetadata": {}})), ""),
+    ("openai_responses", said(Document(url="file-1"), origin="openai_chat"), ""),
+    ("openai_responses", thought(Thinking(text="hm", signature="s")), "reasoning"),
+    ("openai_responses", said(FOREIGN, role=Role.ASSISTANT), "a block"),
+    ("openai_responses", said(PICTURE, role=Role.ASSISTANT), "assistant"),
+    ("openai_responses", said(Document(data="aGk=", media_type="audio/wav")), "audio"),
+    ("openai_responses", said(Image(data="aGk=", media_type="image/heic")), "image/heic"),
+    ("openai_responses", said(FOREIGN_FILE), "only another API has"),
+    ("openai_responses", said(ToolResult(id="c", content=(FOREIGN_FILE,)), role=Role.TOOL), "only another"),
+    ("gemini", said(LINKED), ""),
+    ("gemini", said(Image(url="data:image/png;base64,not=base64")), "media"),
+    ("gemini", said(FOREIGN_FILE), "media of anthropic that gemini cannot fetch"),
+    ("gemini", said(FOREIGN_FILE, origin="gemini"), ""),
+]
+
+
+@pytest.mark.parametrize(("target", "segment", "reason"), CARRIED)
+def test_what_cannot_be_said_here_has_a_reason(target: str, segment: Segment, reason: str) -> None:
+    why = DIALECTS[target].wire.carries(segment)
+    assert reason in why if reason else why == ""
+
+
+def test_results_that_would_be_read_wrongly_stand_in_the_order_of_their_calls() -> None:
+    """Ollama has no ids: two results of one tool are told apart by their order alone."""
+    calls = [{"type": "tool_use", "id": id_, "name": "read", "input": {"path": id_}} for id_ in "ab"]
+    results = [{"type": "tool_result", "tool_use_id": id_, "content": f"in {id_}"} for id_ in "ba"]
+    messages = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": calls},
+        {"role": "user", "content": results},
+    ]
+    request = {"model": "claude-opus-4-8", "max_tokens": 9, "messages": messages}
+    sent = translate(request, dialect="anthropic", to="ollama", model="qwen3").request
+    assert [message["content"] for message in sent["messages"][2:]] == ["in a", "in b"]
