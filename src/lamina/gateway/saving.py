@@ -17,10 +17,12 @@ from lamina.gateway.conversation_index import ConversationIndex, LiveConversatio
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.store_access import GatewayStore, StoreGone
 
-SAVE_PAUSE, SHARED_PAUSE = 2.0, 0.02
+SAVE_PAUSE, SHARED_PAUSE = 2.0, 0.2
 """Seconds before a conversation that no request depends on is saved: alone, and beside other processes.
 
 Alone, only lists of conversations are late. A save takes as much CPU as a request, so one is for several.
+Beside others it is also late what the last request was counted as. It is saved before the next request of a
+client comes, as a model takes longer to answer, and every process waits as long, so the first saves first.
 """
 
 RECORD_PAUSE = 0.02
