@@ -90,6 +90,33 @@ def test_a_save_that_nobody_waits_for_any_more_is_not_made_twice(way: str) -> No
     asyncio.run(main())
 
 
+def test_what_happens_while_a_conversation_is_saved_is_saved_the_next_time() -> None:
+    conversation = LiveConversation("default", "name", "family", ConversationState())
+
+    class BusyStore:
+        def __init__(self) -> None:
+            self.records: list[bytes] = []
+
+        async def save(self, *_: Any, records: list[bytes], **__: Any) -> bytes:
+            if not self.records:
+                conversation.add_records([b"an answer"])
+                saver.save_later(conversation)
+            self.records += records
+            return b"state"
+
+    store: Any = BusyStore()
+    saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
+    conversation.add_records([b"a request"])
+    saver.save_later(conversation)
+
+    async def main() -> None:
+        assert await saver.flush()
+        assert await saver.flush()
+
+    asyncio.run(main())
+    assert store.records == [b"a request", b"an answer"]
+
+
 def test_conversations_that_wait_are_saved_together() -> None:
     """One by one, a busy gateway would begin conversations faster than it saves them."""
     running: list[int] = [0]

@@ -196,11 +196,15 @@ class ConversationSaver:
     async def _save_unsaved(self, conversation: LiveConversation) -> bool:
         """Save a conversation that waits. Returns False if the store is gone."""
         async with self._index.lock(conversation.workspace, conversation.family):
-            if not await self.save_now(conversation):
-                return False
-            # Not before: the gateway may be stopped while it saves.
+            # What happens while it is saved puts it back: an answer may come, and is saved the next time.
             self._unsaved.pop(conversation.key, None)
-            return True
+            is_saved = False
+            try:
+                is_saved = await self.save_now(conversation)
+            finally:
+                if not is_saved:  # the store is gone, or the gateway is being stopped
+                    self._unsaved.setdefault(conversation.key, conversation)
+            return is_saved
 
     async def _save_over(self, conversation: LiveConversation) -> bool:
         """Save a conversation that another process has changed, if this one has seen a later request.
