@@ -500,6 +500,9 @@ class LiveConversation:
         self.workspace = workspace
         self.name = name
         self.family = family
+        self.key = (workspace, name)
+        """What a process knows it by: two workspaces may have the same name."""
+
         self.lock: asyncio.Lock | None = None
         """That of its family, held here so that it lives as long as one of the conversations does."""
 
@@ -546,11 +549,6 @@ class LiveConversation:
         self.sent_at = 0.0
         self.reported = NOTHING_REPORTED
         """What the upstream reported."""
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What a process knows it by: two workspaces may have the same name."""
-        return self.workspace, self.name
 
     @property
     def group(self) -> Group:
