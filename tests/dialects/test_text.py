@@ -262,6 +262,29 @@ def test_a_memo_changes_nothing_and_keeps_the_segments(texts: list[str], turns: 
         before = now
 
 
+@given(st.lists(TEXTS, min_size=2, max_size=5), st.integers(0, 90), PROMPTS)
+def test_a_prompt_is_read_alike_after_any_other_one(texts: list[str], at: int, other: str) -> None:
+    """It goes on, in the same turn or in the next, is changed somewhere, taken back, or cut off."""
+    log = [system(texts[0])]
+    prompts = []
+    for number, text in enumerate(texts):
+        log.append(user(text))
+        prompts.append(write_prompt(*log))
+        log += [call("f", "{}", id=str(number)), result(text, id=str(number), name="f")]
+        prompts.append(write_prompt(*log))
+        log.append(assistant(text))
+    last = prompts[-1]
+    at = len(last) * at // 90
+    unasked = last.replace("\n\nUser: ", "\nAssistant: ")
+    altered = f"{last[:at]}x{last[at + 1 :]}"
+    prompts += [unasked, last, altered, last, last[:at] + other + last[at:], last[:at], prompts[0], last]
+    prompts = list(filter(None, prompts))
+    memo = ParseMemo()
+    for prompt in prompts:
+        request = {"prompt": prompt}
+        assert DIALECT.wire.parse(request, memo=memo).log == DIALECT.wire.parse(request).log
+
+
 def test_small_windows_shorten_old_turns_and_keep_the_layout() -> None:
     turns = [f"User: question {i}\nAssistant: {'answer ' * 200}" for i in range(9)]
     prompt = "Previous context:\n" + "\n".join(turns) + "\n\nUser: last\nAssistant:"

@@ -44,6 +44,21 @@ async def test_a_function_is_asked_at_each_turn_and_the_prefix_stays() -> None:
 
 
 @awaited
+async def test_a_changed_section_that_was_taken_back_comes_again() -> None:
+    mood = "Be brief."
+    async with opened(MemoryStore(), model="gpt-5", system=lambda: mood) as session:
+        await session.ask("one")
+        await session.record("1")
+        mood = "Be thorough."
+        for question in ("two", "two, once more"):
+            await session.ask(question)
+            assert system_texts(session)[-1] == "Be thorough."
+            await session.record("2")
+            await session.ask("three")
+            await session.rewind(1)
+
+
+@awaited
 async def test_a_plain_function_and_one_in_a_persona_will_do() -> None:
     names = iter(["Ada", "Ada", "Grace"])
     who = Persona(user=lambda: f"Call me {next(names)}.")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -84,7 +85,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.replace(block, tokens=count)
             for block, count in zip(self.blocks, tokens, strict=False)
         ]
-        return msgspec.structs.replace(self, blocks=(*weighed, *self.blocks[len(weighed) :]))
+        return msgspec.structs.replace(self, blocks=(*weighed, *islice(self.blocks, len(weighed), None)))
 
 
 def write_seam(block: StreamBlock) -> bytes:

@@ -6,7 +6,7 @@ nothing about the request: the core places, fits and explains what it finds.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -98,9 +98,14 @@ def drop_unchanged(segments: Iterable[Segment], log: Log | None) -> tuple[Segmen
     newest: dict[tuple[str, str], Segment] = {}
     if kinds:
         newest = {(old.kind, old.key): old for old in log() if old.kind in kinds}
-    changed: list[Segment] = []
+    return tuple(select_changed(segments, newest))
+
+
+def select_changed(
+    segments: Iterable[Segment], newest: Mapping[tuple[str, str], Segment]
+) -> Iterator[Segment]:
+    """The segments that differ from the newest one of their kind and key."""
     for segment in segments:
         old = newest.get((segment.kind, segment.key))
         if old is None or (old.parts, old.attrs) != (segment.parts, segment.attrs):
-            changed.append(segment)
-    return tuple(changed)
+            yield segment

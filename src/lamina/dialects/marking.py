@@ -20,7 +20,6 @@ from lamina.dialects.json_values import (
     drop_field,
     drop_fields,
     drop_nulls,
-    keep_list,
     mapping_or_empty,
     put_or_drop_field,
     set_field,
@@ -72,10 +71,17 @@ def mark_field(
     positions: Iterable[int] = range(len(value))
     if is_bare:
         positions = _find_positions(place, places, len(value))
-    marked = list(value)
+    changed_items: dict[int, Any] = {}
     for position in positions:
-        marked[position] = mark_item(value[position], f"{place}[{position}]", places)
-    return set_field(holder, name, keep_list(value, marked))
+        item = mark_item(value[position], f"{place}[{position}]", places)
+        if item is not value[position]:
+            changed_items[position] = item
+    if not changed_items:
+        return holder
+    marked = list(value)
+    for position, item in changed_items.items():
+        marked[position] = item
+    return {**holder, name: marked}
 
 
 def _find_positions(place: str, places: Places, end: int) -> set[int]:

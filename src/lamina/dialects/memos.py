@@ -27,6 +27,7 @@ from lamina.caches.stream import StreamBlock
 from lamina.core.entries import EntryTally
 from lamina.core.hashing import SETTLED_AT, is_same_json
 from lamina.core.memo import GrownLog
+from lamina.core.tokens import Counter
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 
@@ -452,12 +453,13 @@ class StreamMemo:
 
     Without `keeps_data`, later blocks have none: `data_count` blocks have theirs. `is_marked`: a block has a
     marker. `is_bare`: messages were read, and the name of a marker stands in none of them. `parts` sums the
-    parts of the entries that are sent. `weights` are the tokens of the first blocks, if they were estimated.
-    It compares as a `CheckMemo` does.
+    parts of the entries that are sent. `weights` are the tokens of the first blocks, if they were estimated,
+    and `counts` those of their data. It compares as a `CheckMemo` does.
     """
 
     def __init__(self, *, keeps_data: bool = False) -> None:
         self._keeps_data = keeps_data
+        self.counts: dict[Counter, dict[bytes, int]] = {}
         self.forget()
 
     def forget(self) -> None:

@@ -265,18 +265,25 @@ def _weigh_start(
     """
     blocks_without_data = len(memo.blocks) - memo.data_count
     end_of_data = len(stream.blocks) - blocks_without_data
+    known_counts = memo.counts.get(counter, {})
+    counts: dict[bytes, int] = {}
     total = 0
     tokens: list[int] = []
-    for index, block in enumerate(stream.blocks[first:], first):
+    for index, block in enumerate(islice(stream.blocks, first, None), first):
         if total >= least:
             break
         if index == end_of_data:
             stream = dialect.cache.stream(request)
             block = stream.blocks[index]  # noqa: PLW2901 - the same block with its data
         framing = _framing_tokens(block, counter, is_first=index == 0)
-        block_tokens = framing + counter.count(block.data.decode())
+        data_tokens = known_counts.get(block.data)
+        if data_tokens is None:
+            data_tokens = counter.count(block.data.decode())
+        counts[block.data] = data_tokens
+        block_tokens = framing + data_tokens
         tokens.append(block_tokens)
         total += block_tokens
+    memo.counts = {counter: counts}
     return tuple(tokens)
 
 

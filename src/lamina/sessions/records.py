@@ -63,6 +63,29 @@ class LiveLog(msgspec.Struct, frozen=True, kw_only=True):
     parent: Fork | None = None
 
 
+class NewestSegments:
+    """The newest segment of each kind and key in a log. Of a log that grew, only the end is read."""
+
+    def __init__(self) -> None:
+        self.segments: dict[tuple[str, str], Segment] = {}
+        self._log: tuple[Segment, ...] = ()
+
+    def read(self, log: tuple[Segment, ...]) -> None:
+        """Find them in this log.
+
+        A record is decoded once. So if the last segment of the log before is the same object at its place,
+        all before it are of the same records. A pin may have replaced one, but its words stay.
+        """
+        start = len(self._log)
+        continues = start == 0 or (len(log) >= start and log[start - 1] is self._log[-1])
+        if not continues:
+            self.segments = {}
+            start = 0
+        for segment in log[start:]:
+            self.segments[segment.kind, segment.key] = segment
+        self._log = log
+
+
 def encode_records(controls: Iterable[Control], segments: Iterable[Segment]) -> list[bytes]:
     """Encode a group of records, ready to be appended."""
     return [*map(_encode_control, controls), *map(encode, segments)]
@@ -74,13 +97,18 @@ def read_records(bodies: Sequence[bytes], *, after: LiveLog | None = None) -> Li
     Segments are decoded together at the end, so those that a rewind took back are not decoded.
     """
     earlier = after or LiveLog()
+    controls = [_decode_control(body, place) for place, body in enumerate(bodies, earlier.count)]
+    count = earlier.count + len(bodies)
+    if not any(controls):
+        log_with_new = (*earlier.log, *decode(bodies))
+        places_with_new = (*earlier.places, *range(earlier.count, count))
+        return replace(earlier, log=log_with_new, places=places_with_new, count=count)
     log = list(earlier.log)
     places = list(earlier.places)  # those of undecoded records too
     undecoded: list[bytes] = []
     setup = earlier.setup
     parent = earlier.parent
-    for place, body in enumerate(bodies, earlier.count):
-        control = _decode_control(body, place)
+    for place, (body, control) in enumerate(zip(bodies, controls, strict=True), earlier.count):
         match control:
             case None:
                 places.append(place)
@@ -101,7 +129,7 @@ def read_records(bodies: Sequence[bytes], *, after: LiveLog | None = None) -> Li
     return LiveLog(
         log=(*log, *decode(undecoded)),
         places=tuple(places),
-        count=earlier.count + len(bodies),
+        count=count,
         setup=setup,
         parent=parent,
     )

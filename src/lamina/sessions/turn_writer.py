@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from lamina.context.port import drop_unchanged
+from lamina.context.port import select_changed
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Segment
 from lamina.errors import BudgetExceeded, Conflict
 from lamina.sessions.attachments import RebuiltLog, drop_foreign, find_first_mention, rebuild_log
-from lamina.sessions.records import Control, Rewind
+from lamina.sessions.records import Control, NewestSegments, Rewind
 from lamina.sessions.reports import Stopwatch
 from lamina.sessions.request_builder import BuiltRequest, RequestBuilder, StoredRequest, rebuild_request
 from lamina.sessions.stored_conversation import RecordGroup, SessionState, StoredConversation
@@ -49,6 +49,7 @@ class TurnWriter:
         self.watch = Stopwatch(builder.runtime.timer)
         self.left_out = 0
         self.envelope: Envelope | None = None
+        self._newest = NewestSegments()
         self._envelope_count = -1  # the number of records that the envelope is for
         self._state_before: SessionState | None = None  # the state that the envelope was built from
         self._request_before: BuiltRequest | StoredRequest | None = None
@@ -273,7 +274,8 @@ class TurnWriter:
             controls.append(self.builder.setup)
         sections: list[Segment] = []
         if opens_turn:
-            changed = drop_unchanged(self.builder.inputs.sections, lambda: self.stored.live.log)
+            self._newest.read(self.stored.live.log)
+            changed = select_changed(self.builder.inputs.sections, self._newest.segments)
             sections = self.builder.prepare_segments(changed)
         return self.stored.group(controls, [*sections, *segments])
 

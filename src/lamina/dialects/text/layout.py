@@ -85,18 +85,47 @@ class TextTurn(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
 
 
+class PromptOpening(NamedTuple):
+    """The turns of a prompt before its last question, `turn_count` of them, and their `text`.
+
+    A prompt that goes on has the same text there, so they need not be read again. `first_turn` is the index
+    of the first turn after the system text.
+    """
+
+    text: str = ""
+    turn_count: int = 0
+    first_turn: int = 0
+
+    def extend(self, turns: Sequence[tuple[TextTurn, str]]) -> PromptOpening:
+        """The opening with those of its next turns that stand before the last question.
+
+        It stays as it is if nothing stands before that question but system text.
+        """
+        places = _find_places([turn for turn, _ in turns], self)
+        added = turns[: places.question - self.turn_count]
+        if places.question == places.first_turn or not added:
+            return self
+        lines = "".join(line for _, line in added)
+        if not self.turn_count:
+            lines = lines.removeprefix("\n")
+        return PromptOpening(self.text + lines, places.question, places.first_turn)
+
+
+BEGINNING = PromptOpening()
+
+
 def join_turns(turns: Sequence[TextTurn], *, cue: bool = True) -> str:
     """The prompt. With `cue` it asks the model to go on, unless the last turn is an assistant's."""
-    return _join_lines(turns, write_lines(turns), cue=cue)
+    return _join_lines(turns, write_lines(turns), cue=cue).removeprefix("\n")
 
 
-def write_lines(turns: Sequence[TextTurn]) -> Iterator[str]:
-    """Each turn as it stands in a prompt, with what separates it from the one before.
+def write_lines(turns: Sequence[TextTurn], opening: PromptOpening = BEGINNING) -> Iterator[str]:
+    """Each turn after the opening as it stands in a prompt, with what separates it from the one before.
 
     The first turn begins with a newline too, which the prompt does not have.
     """
-    places = _find_places(turns)
-    for index, turn in enumerate(turns):
+    places = _find_places(turns, opening)
+    for index, turn in enumerate(turns, opening.turn_count):
         beginning = "\n"
         if index > 0 and index in places:
             beginning = "\n\n"
@@ -106,14 +135,20 @@ def write_lines(turns: Sequence[TextTurn]) -> Iterator[str]:
         yield f"{beginning}{label}{escape_labels(turn.text)}"
 
 
-def split_turns(prompt: str) -> list[tuple[TextTurn, str]]:
+def split_turns(prompt: str, opening: PromptOpening = BEGINNING) -> list[tuple[TextTurn, str]]:
     """The turns of a prompt of exactly this layout, each with its text in it; none for any other prompt.
 
-    The turns are written again and compared: only then it is certain that nothing is lost.
+    The turns are written again and compared: only then it is certain that nothing is lost. Those of the
+    `opening` are left out. There are none for a prompt that does not go on from it with a question.
     """
-    body = "\n" + prompt.removesuffix(CUE)
+    if not prompt.startswith(opening.text):
+        return []
+    rest = prompt[len(opening.text) :]
+    if not opening.turn_count:
+        rest = "\n" + rest
+    body = rest.removesuffix(CUE)
     labels = list(_LABEL.finditer(body))
-    if not labels or labels[0].start() > 0:
+    if not labels:
         return []
     turns = []
     ends = [*(label.start() for label in labels[1:]), len(body)]
@@ -121,9 +156,11 @@ def split_turns(prompt: str) -> list[tuple[TextTurn, str]]:
         is_turn = label.lastindex is not None  # "Previous context:" has no group
         if is_turn:
             turns.append(_read_turn(label, body[label.end() : end]))
-    turns = _remove_empty_lines(turns)
-    lines = list(write_lines(turns))
-    if _join_lines(turns, lines) != prompt:
+    if opening.turn_count and (not turns or turns[0].voice != "user"):
+        return []
+    turns = _remove_empty_lines(turns, opening)
+    lines = list(write_lines(turns, opening))
+    if _join_lines(turns, lines) != rest:
         return []
     return list(zip(turns, lines, strict=True))
 
@@ -134,7 +171,7 @@ def make_label_name(name: str) -> str:
 
 
 def _join_lines(turns: Sequence[TextTurn], lines: Iterable[str], *, cue: bool = True) -> str:
-    """The prompt of lines that are written already. The first line has no newline before it.
+    """The end of a prompt, of lines that are written already.
 
     With `cue`, it ends with the label of the assistant, unless the assistant spoke last.
     """
@@ -142,7 +179,7 @@ def _join_lines(turns: Sequence[TextTurn], lines: Iterable[str], *, cue: bool = 
     last_voices = [turn.voice for turn in turns[-1:]]
     if cue and last_voices != ["assistant"]:
         prompt += CUE
-    return prompt.removeprefix("\n")
+    return prompt
 
 
 class _Places(NamedTuple):
@@ -152,17 +189,19 @@ class _Places(NamedTuple):
     question: int
 
 
-def _find_places(turns: Sequence[TextTurn]) -> _Places:
+def _find_places(turns: Sequence[TextTurn], opening: PromptOpening) -> _Places:
     """Where the first turn after the system text stands, and where the last question does.
 
-    Without a question, the first turn after the system text takes its place.
+    Without a question, the first turn after the system text takes its place. These turns come after the
+    opening, which has all of the system text if it has any turn.
     """
-    first_turn = 0
-    while first_turn < len(turns) and turns[first_turn].voice == "system":
-        first_turn += 1
-    for index in range(len(turns) - 1, first_turn - 1, -1):
+    first_turn = opening.first_turn
+    if not opening.turn_count:
+        while first_turn < len(turns) and turns[first_turn].voice == "system":
+            first_turn += 1
+    for index in range(len(turns) - 1, -1, -1):
         if turns[index].voice == "user":
-            return _Places(first_turn, index)
+            return _Places(first_turn, opening.turn_count + index)
     return _Places(first_turn, first_turn)
 
 
@@ -179,12 +218,13 @@ def _read_turn(label: re.Match[str], text: str) -> TextTurn:
     return TextTurn(_VOICES_BY_OUTCOME[outcome], _unescape(text), answering_tool)
 
 
-def _remove_empty_lines(turns: list[TextTurn]) -> list[TextTurn]:
+def _remove_empty_lines(turns: list[TextTurn], opening: PromptOpening) -> list[TextTurn]:
     """The turns without the empty lines that separate system text, context and question.
 
     A separator is the end of the turn before it, as far as the labels show.
     """
-    for index in set(_find_places(turns)):
+    for place in set(_find_places(turns, opening)):
+        index = place - opening.turn_count
         if 0 < index < len(turns):
             turn = turns[index - 1]
             turns[index - 1] = TextTurn(turn.voice, turn.text.removesuffix("\n"), turn.name)

@@ -20,18 +20,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block
+from lamina.core.memo import GrownLog
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.head_table import HeadField, HeadTable
 from lamina.dialects.json_values import list_or_empty, number_or_none, read_texts, text_or_empty, to_dict
-from lamina.dialects.memos import GrowingList, ParsedPast, ParseMemo
+from lamina.dialects.memos import ParsedPast, ParseMemo
 from lamina.dialects.openai_chat.answers import read_first_choice
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.pairing import CallStep, describe_result, make_call_id
 from lamina.dialects.pieces import MessagePiece, require_request
 from lamina.dialects.port import Absorbed, ParsedRequest, Request
-from lamina.dialects.text.layout import TextTurn, Voice, split_turns
+from lamina.dialects.text.layout import BEGINNING, PromptOpening, TextTurn, Voice, split_turns
 from lamina.dialects.usage import Usage, find_usage
 from lamina.errors import BadInput
 
@@ -69,14 +72,10 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     as a whole.
     """
     require_request(request, "give an object with a prompt")
-    prompt = read_prompt(request)
-    turns = [turn for turn, _ in split_turns(prompt)]
-    pieces = _read_turns(turns) or [(prompt, _make_whole_prompt(prompt))]
-    if memo is not None:
-        pieces = _reuse_segments(pieces, memo)
+    log = _read_log(read_prompt(request), memo or ParseMemo(copies=False))
     parameters = dict(request)
     del parameters["prompt"]
-    return ParsedRequest(log=tuple(segment for _, segment in pieces), head=RequestHead(parameters=parameters))
+    return ParsedRequest(log=log, head=RequestHead(parameters=parameters))
 
 
 def read_prompt(request: Request) -> str:
@@ -93,23 +92,37 @@ def read_prompt(request: Request) -> str:
     raise BadInput(problem, place="prompt", hint="give one text that is not empty")
 
 
-def _reuse_segments(pieces: list[_TextPiece], memo: ParseMemo) -> list[_TextPiece]:
-    """The same segments as before, as far as the prompt is what it was.
+def _read_log(prompt: str, memo: ParseMemo) -> tuple[Segment, ...]:
+    """The segments of a prompt. Of one that grew, only what follows its opening is read.
 
-    A prompt that grew has the same turns at its beginning, and their segments are not made again.
+    Turns that are as they were keep their segments.
     """
-    remembered: list[_TextPiece] = list(zip(memo.past.sources, memo.past.log, strict=True))
-    same_count = 0
-    for (source, _), (old_source, _) in zip(pieces, remembered, strict=False):
+    opening: PromptOpening = memo.past.state or BEGINNING
+    turns = split_turns(prompt, opening)
+    pieces = _read_turns(turns)
+    if not pieces and opening.turn_count:  # it is another prompt
+        memo.past = msgspec.structs.replace(memo.past, state=None)
+        return _read_log(prompt, memo)
+    next_opening = opening.extend(turns)
+    if not pieces:
+        pieces = [(prompt, _make_whole_prompt(prompt))]
+        next_opening = BEGINNING
+    same_count = opening.turn_count
+    for (source, _), old_source in zip(pieces, memo.past.sources.after(opening.turn_count), strict=False):
         if source != old_source:
             break
         same_count += 1
-    pieces = remembered[:same_count] + pieces[same_count:]
-    log = tuple(segment for _, segment in pieces)
-    groups: list[tuple[Segment, ...]] = [(segment,) for segment in log]
-    sources = GrowingList([source for source, _ in pieces])
-    memo.past = ParsedPast(sources=sources, groups=GrowingList(groups), log=log)
-    return pieces
+    unchanged = memo.past.first(same_count)
+    new_pieces = pieces[same_count - opening.turn_count :]
+    log = (*unchanged.log, *(segment for _, segment in new_pieces))
+    memo.grown_log = GrownLog(log, memo.past.log, end=same_count)
+    memo.past = ParsedPast(
+        sources=unchanged.sources.add([source for source, _ in new_pieces]),
+        groups=unchanged.groups.add([(segment,) for _, segment in new_pieces]),
+        log=log,
+        state=next_opening,
+    )
+    return log
 
 
 def _make_whole_prompt(prompt: str) -> Segment:
@@ -120,14 +133,14 @@ def _make_whole_prompt(prompt: str) -> Segment:
     return _make_segment(Role.USER, MessagePiece("user", part), prompt, notes={"whole": True})
 
 
-def _read_turns(turns: Sequence[TextTurn]) -> list[_TextPiece]:
-    """The turns as segments; empty if they are not a conversation that can be sent as it is.
+def _read_turns(turns: Sequence[tuple[TextTurn, str]]) -> list[_TextPiece]:
+    """The turns as segments, from the first one or from a question on.
 
-    It cannot if a call has no result, or a result no call.
+    There are none if the turns cannot be sent as they are: a call has no result, or a result no call.
     """
     reader = _TurnReader()
     pieces: list[_TextPiece] = []
-    for turn in turns:
+    for turn, _ in turns:
         segment = reader.read_turn(turn)
         if segment is None:
             return []
