@@ -23,6 +23,7 @@ from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request, translate
 from tests.dialects.hostile import DIALECTS_WITH_MESSAGES, Hostile, conversations
+from tests.dialects.wires import WIRES
 
 EXPECTED = (BadInput, BudgetExceeded, InvalidRequest)
 ROOM = Budget(window=8_000)
@@ -159,7 +160,7 @@ def test_a_growing_request_is_checked_at_its_end_as_it_is_as_a_whole(name: str, 
     """What is hostile stands behind more valid steps than are looked at again; the first has a common id."""
     hostile: Hostile = data.draw(conversations(name, most=4))
     request, memo = hostile.request(4), CheckMemo()
-    valid = [item for at in range(40) for item in STEPS[name]("a" if at == 0 else f"k{at}")]
+    valid = [turn for at in range(40) for turn in make_step(name, "a" if at == 0 else f"k{at}")]
     for end in (len(valid) // 2, len(valid)):
         for items in (valid[:end], [*valid[:end], *request[hostile.field]]):
             whole = {**request, hostile.field: items}
@@ -172,56 +173,15 @@ def test_a_growing_request_is_checked_at_its_end_as_it_is_as_a_whole(name: str, 
             )
 
 
-def _user_message(name: str, text: str) -> dict[str, Any]:
-    return (
-        {"role": "user", "parts": [{"text": text}]} if name == "gemini" else {"role": "user", "content": text}
-    )
-
-
-def _anthropic_step(id_: str) -> list[dict[str, Any]]:
-    used = {"type": "tool_use", "id": id_, "name": "read", "input": {}}
-    gave = {"type": "tool_result", "tool_use_id": id_, "content": "x"}
-    return [
-        _user_message("", id_),
-        {"role": "assistant", "content": [used]},
-        {"role": "user", "content": [gave]},
-    ]
-
-
-def _chat_step(id_: str) -> list[dict[str, Any]]:
-    call = {"id": id_, "type": "function", "function": {"name": "read", "arguments": "{}"}}
-    call_message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    return [_user_message("", id_), call_message, {"role": "tool", "tool_call_id": id_, "content": "x"}]
-
-
-def _responses_step(id_: str) -> list[dict[str, Any]]:
-    call = {"type": "function_call", "call_id": id_, "name": "read", "arguments": "{}", "id": f"fc_{id_}"}
-    return [_user_message("", id_), call, {"type": "function_call_output", "call_id": id_, "output": "x"}]
-
-
-def _gemini_step(id_: str) -> list[dict[str, Any]]:
-    call = {"functionCall": {"name": "read", "args": {}, "id": id_}, "thoughtSignature": "c2ln"}
-    result = {"functionResponse": {"name": "read", "response": {"output": "x"}, "id": id_}}
-    model, user = {"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}
-    return [_user_message("gemini", id_), model, user]
-
-
-def _ollama_step(id_: str) -> list[dict[str, Any]]:
-    call_message = {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{"function": {"name": "read", "arguments": {}}}],
-    }
-    return [_user_message("", id_), call_message, {"role": "tool", "content": "x", "tool_name": "read"}]
-
-
-STEPS = {
-    "anthropic": _anthropic_step,
-    "openai_chat": _chat_step,
-    "openai_responses": _responses_step,
-    "gemini": _gemini_step,
-    "ollama": _ollama_step,
-}
+def make_step(name: str, id_: str) -> list[dict[str, Any]]:
+    """A question, a call and its result, all valid."""
+    wire = WIRES[name]
+    turns = [wire.ask(id_), *wire.step(id_)]
+    if name == "gemini":
+        turns[1]["parts"][0]["thoughtSignature"] = "c2ln"
+    if name == "openai_responses":
+        turns[1]["id"] = f"fc_{id_}"
+    return turns
 
 
 def _chat(last: list[Any]) -> dict[str, Any]:
@@ -324,23 +284,6 @@ def test_two_blank_messages_that_change_places_are_a_recorded_cut() -> None:
         after = fit_request({"model": "gpt-5", "input": [second, first]}, budget=ROOM, ledger=before.ledger)
         assert after.request["input"] == [second, first]
         assert len(after.ledger.cuts) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "block_type"), [("openai_chat", "text"), ("openai_responses", "input_text")]
-)
-def test_a_blank_text_is_the_same_in_a_list_by_itself_and_another_one_beside_a_second(
-    name: str, block_type: str
-) -> None:
-    field = "input" if name == "openai_responses" else "messages"
-    space = {"type": block_type, "text": " "}
-    before, alone, doubled = (
-        {"model": "gpt-5", field: [{"role": "user", "content": content}, {"role": "user", "content": "Go."}]}
-        for content in (" ", [space], [space, space])
-    )
-    ledger = fit_request(before, dialect=name, budget=ROOM).ledger
-    assert fit_request(alone, dialect=name, budget=ROOM, ledger=ledger).ledger.cuts == ()
-    assert len(fit_request(doubled, dialect=name, budget=ROOM, ledger=ledger).ledger.cuts) == 1
 
 
 @pytest.mark.parametrize("name", ["anthropic", "gemini"])

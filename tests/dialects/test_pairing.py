@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from lamina.core.values import Text, ToolResult
 from lamina.core.waiting_calls import WaitingCalls
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
+from tests.dialects.wires import WIRES, Call, Result, Wire
 
 Json = dict[str, Any]
 BUDGET = Budget(window=8_000, reserve=500)
@@ -38,146 +38,24 @@ class Answered(NamedTuple):
     id: str
 
 
-class Wire(NamedTuple):
-    """How a dialect writes a request of turns. `has_names`: a result may name its tool."""
+NAMED = [name for name in WIRES if name not in ("anthropic", "bedrock_converse")]
+"""APIs in which a result may name its tool."""
 
-    name: str
-    has_names: bool
-    needs_ids: bool
-    user: Callable[[str], Json]
-    calls: Callable[[list[Asked]], list[Json]]
-    results: Callable[[list[Answered]], list[Json]]
-    wrap: Callable[[list[Json]], Json]
-
-
-def without_empty(value: Json) -> Json:
-    return {field: inner for field, inner in value.items() if inner != ""}
-
-
-def chat_calls(calls: list[Asked]) -> list[Json]:
-    written = [
-        without_empty({"id": call.id, "type": "function"})
-        | {"function": {"name": call.name, "arguments": json.dumps({"n": call.number})}}
-        for call in calls
-    ]
-    return [{"role": "assistant", "content": None, "tool_calls": written}]
-
-
-def ollama_calls(calls: list[Asked]) -> list[Json]:
-    written = [
-        without_empty({"id": call.id}) | {"function": {"name": call.name, "arguments": {"n": call.number}}}
-        for call in calls
-    ]
-    return [{"role": "assistant", "content": "", "tool_calls": written}]
-
-
-def gemini_calls(calls: list[Asked]) -> list[Json]:
-    parts = [
-        {"functionCall": without_empty({"id": call.id, "name": call.name}) | {"args": {"n": call.number}}}
-        for call in calls
-    ]
-    return [{"role": "model", "parts": parts}]
-
-
-def gemini_results(results: list[Answered]) -> list[Json]:
-    parts = [
-        {
-            "functionResponse": without_empty({"id": result.id, "name": result.name})
-            | {"response": {"output": say(result)}}
-        }
-        for result in results
-    ]
-    return [{"role": "user", "parts": parts}]
+NEEDS_IDS = ("anthropic", "openai_responses", "bedrock_converse")
 
 
 def say(result: Answered) -> str:
     return f"of {result.number}"
 
 
-WIRES = [
-    Wire(
-        "anthropic",
-        has_names=False,
-        needs_ids=True,
-        user=lambda text: {"role": "user", "content": text},
-        calls=lambda calls: [
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "tool_use", "id": call.id, "name": call.name, "input": {"n": call.number}}
-                    for call in calls
-                ],
-            }
-        ],
-        results=lambda results: [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "tool_result", "tool_use_id": result.id, "content": say(result)}
-                    for result in results
-                ],
-            }
-        ],
-        wrap=lambda turns: {"model": "claude-opus-4-8", "max_tokens": 9, "messages": turns},
-    ),
-    Wire(
-        "openai_chat",
-        has_names=True,
-        needs_ids=False,
-        user=lambda text: {"role": "user", "content": text},
-        calls=chat_calls,
-        results=lambda results: [
-            without_empty({"role": "tool", "tool_call_id": result.id, "name": result.name})
-            | {"content": say(result)}
-            for result in results
-        ],
-        wrap=lambda turns: {"model": "gpt-4o", "messages": turns},
-    ),
-    Wire(
-        "openai_responses",
-        has_names=True,
-        needs_ids=True,
-        user=lambda text: {"role": "user", "content": text},
-        calls=lambda calls: [
-            {
-                "type": "function_call",
-                "call_id": call.id,
-                "name": call.name,
-                "arguments": json.dumps({"n": call.number}),
-            }
-            for call in calls
-        ],
-        results=lambda results: [
-            without_empty({"type": "function_call_output", "call_id": result.id, "name": result.name})
-            | {"output": say(result)}
-            for result in results
-        ],
-        wrap=lambda turns: {"model": "gpt-5", "input": turns},
-    ),
-    Wire(
-        "gemini",
-        has_names=True,
-        needs_ids=False,
-        user=lambda text: {"role": "user", "parts": [{"text": text}]},
-        calls=gemini_calls,
-        results=gemini_results,
-        wrap=lambda turns: {"model": "gemini-2.5-pro", "contents": turns},
-    ),
-    Wire(
-        "ollama",
-        has_names=True,
-        needs_ids=False,
-        user=lambda text: {"role": "user", "content": text},
-        calls=ollama_calls,
-        results=lambda results: [
-            without_empty({"role": "tool", "tool_call_id": result.id, "tool_name": result.name})
-            | {"content": say(result)}
-            for result in results
-        ],
-        wrap=lambda turns: {"model": "qwen3", "messages": turns},
-    ),
-]
-TURNS = {"openai_responses": "input", "gemini": "contents"}
+def write_calls(wire: Wire, calls: list[Asked]) -> list[Json]:
+    return wire.call([Call(call.id, call.name, {"n": call.number}) for call in calls])
+
+
+def write_results(wire: Wire, results: list[Answered]) -> list[Json]:
+    if not results:
+        return []
+    return wire.answer([Result(result.id, result.name, say(result)) for result in results])
 
 
 def make_step(wire: Wire, dice: Random) -> tuple[list[Asked], list[Answered]]:
@@ -187,7 +65,7 @@ def make_step(wire: Wire, dice: Random) -> tuple[list[Asked], list[Answered]]:
     Some are missing: of those that only their position tells apart, the last.
     """
     ids = ["", "", "x", "y", "z1"]
-    if wire.needs_ids:
+    if wire.name in NEEDS_IDS:
         ids = ["x", "x", "y", "z1"]
     shared_id = dice.choice(ids)
     calls: list[Asked] = []
@@ -196,7 +74,7 @@ def make_step(wire: Wire, dice: Random) -> tuple[list[Asked], list[Answered]]:
         if shared_id == "z1":
             call_id = dice.choice(("x", "y", f"own{number}"))
         calls.append(Asked(number, dice.choice(TOOL_NAMES), call_id))
-    says_names = wire.has_names and dice.random() < 0.8
+    says_names = wire.name in NAMED and dice.random() < 0.8
     groups: dict[Any, list[Answered]] = {}
     for call in calls:
         group = (call.id, call.name if says_names else "")
@@ -208,11 +86,6 @@ def make_step(wire: Wire, dice: Random) -> tuple[list[Asked], list[Answered]]:
     while results and dice.random() < 0.3:
         results.pop()
     return calls, results
-
-
-def list_turns(request: Json, wire: Wire) -> list[Json]:
-    turns: list[Json] = request[TURNS.get(wire.name, "messages")]
-    return turns
 
 
 def check_pairs(request: Json, wire: Wire, expected: dict[int, int]) -> None:
@@ -237,72 +110,71 @@ def check_pairs(request: Json, wire: Wire, expected: dict[int, int]) -> None:
     assert seen == expected
 
 
-@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
+@pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
 @given(seed=st.integers(0, 2**32))
 def test_each_result_goes_to_the_call_that_its_client_meant(wire: Wire, seed: int) -> None:
     calls, results = make_step(wire, Random(seed))  # noqa: S311 - repeatable dice
-    answers = wire.results(results) if results else []
-    turns = [wire.user("go"), *wire.calls(calls), *answers, wire.user("on")]
-    request = wire.wrap(turns)
+    turns = [wire.ask("go"), *write_calls(wire, calls), *write_results(wire, results), wire.ask("on")]
+    request = wire.request(turns)
     expected = {result.number: 1 for result in results}
     check_pairs(request, wire, expected)
     # A call without a result, further down, has the whole request written anew.
-    more = [*turns, *wire.calls([Asked(9, "ls", "late")]), wire.user("last")]
-    fitted = fit_request(wire.wrap(more), dialect=wire.name, budget=BUDGET)
+    more = [*turns, *write_calls(wire, [Asked(9, "ls", "late")]), wire.ask("last")]
+    fitted = fit_request(wire.request(more), dialect=wire.name, budget=BUDGET)
     assert DIALECTS[wire.name].wire.check(fitted.request) == []
     check_pairs(fitted.request, wire, expected)
 
 
-@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
+@pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
 @given(seed=st.integers(0, 2**32))
 def test_a_longer_request_keeps_the_bytes_of_the_one_before_it(wire: Wire, seed: int) -> None:
     dice = Random(seed)  # noqa: S311 - repeatable dice
     turns: list[Json] = []
     ledger: Any = None
-    last_turns: list[Json] = []
+    last_data: list[tuple[str, bytes]] = []
     for step in range(3):
         calls, results = make_step(wire, dice)
-        turns += [wire.user(f"question {step}"), *wire.calls(calls)]
-        if results:
-            turns += wire.results(results)
-        turns.append(wire.user(f"go on {step}"))
-        request = wire.wrap(list(turns))
+        turns += [wire.ask(f"question {step}"), *write_calls(wire, calls)]
+        turns += write_results(wire, results)
+        turns.append(wire.ask(f"go on {step}"))
+        request = wire.request(list(turns))
         fitted = fit_request(request, dialect=wire.name, budget=BUDGET, ledger=ledger)
-        sent_turns = list_turns(dict(fitted.request), wire)
+        blocks = DIALECTS[wire.name].cache.stream(fitted.request).blocks
+        sent_data = [(block.role, block.data) for block in blocks]
         if fitted.envelope.cut is None:
-            assert sent_turns[: len(last_turns)] == last_turns
+            assert sent_data[: len(last_data)] == last_data
         if not DIALECTS[wire.name].wire.check(request):
-            assert sent_turns == turns
-        last_turns = sent_turns
+            assert fitted.request[wire.field] == turns
+        last_data = sent_data
         ledger = fitted.ledger.dump()
 
 
-@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
+@pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
 @given(seed=st.integers(0, 2**32), seen=st.integers(1, 12))
 def test_a_memo_changes_no_pair(wire: Wire, seed: int, seen: int) -> None:
     dice = Random(seed)  # noqa: S311 - repeatable dice
     turns: list[Json] = []
     for step in range(2):
         calls, results = make_step(wire, dice)
-        turns += [wire.user(f"question {step}"), *wire.calls(calls), *wire.results(results)]
+        turns += [wire.ask(f"question {step}"), *write_calls(wire, calls), *write_results(wire, results)]
     dialect = DIALECTS[wire.name]
     memo = ParseMemo()
-    dialect.wire.parse(wire.wrap(turns[:seen]), memo=memo)
-    remembered = dialect.wire.parse(wire.wrap(turns), memo=memo)
-    fresh = dialect.wire.parse(wire.wrap(turns))
+    dialect.wire.parse(wire.request(turns[:seen]), memo=memo)
+    remembered = dialect.wire.parse(wire.request(turns), memo=memo)
+    fresh = dialect.wire.parse(wire.request(turns))
     assert [segment.parts for segment in remembered.log] == [segment.parts for segment in fresh.log]
 
 
 @given(seed=st.integers(0, 2**32))
 def test_a_name_that_a_client_of_ollama_gave_is_never_overwritten(seed: int) -> None:
-    wire = WIRES[-1]
+    wire = WIRES["ollama"]
     dice = Random(seed)  # noqa: S311 - repeatable dice
     calls, results = make_step(wire, dice)
     if len(calls) == 1 and results:
         results = [results[0]._replace(name=dice.choice(("Read", "read.v2", results[0].name)))]
-    turns = [wire.user("go"), *wire.calls(calls), *wire.results(results), wire.user("on")]
-    turns += [*wire.calls([Asked(9, "ls", "")]), wire.user("last")]
-    fitted = fit_request(wire.wrap(turns), dialect="ollama", budget=BUDGET)
+    turns = [wire.ask("go"), *write_calls(wire, calls), *write_results(wire, results), wire.ask("on")]
+    turns += [*write_calls(wire, [Asked(9, "ls", "")]), wire.ask("last")]
+    fitted = fit_request(wire.request(turns), dialect="ollama", budget=BUDGET)
     sent = {turn["content"]: turn.get("tool_name") for turn in fitted.request["messages"]}
     for result in results:
         if result.name:
@@ -310,21 +182,22 @@ def test_a_name_that_a_client_of_ollama_gave_is_never_overwritten(seed: int) -> 
 
 
 @pytest.mark.parametrize("shared_id", ["", "call_0"])
-@pytest.mark.parametrize("wire", [wire for wire in WIRES if wire.has_names], ids=lambda wire: wire.name)
-def test_a_second_result_of_a_tool_is_none_of_another_call(wire: Wire, shared_id: str) -> None:
-    shared_id = shared_id or ("x" if wire.needs_ids else "")
+@pytest.mark.parametrize("name", NAMED)
+def test_a_second_result_of_a_tool_is_none_of_another_call(name: str, shared_id: str) -> None:
+    wire = WIRES[name]
+    shared_id = shared_id or ("x" if name in NEEDS_IDS else "")
     calls = [Asked(0, "delete", shared_id), Asked(1, "read", shared_id)]
     results = [Answered(1, "read", shared_id), Answered(1, "read", shared_id)]
-    turns = [wire.user("go"), *wire.calls(calls), *wire.results(results), wire.user("on")]
-    check_pairs(wire.wrap(turns), wire, {1: 1})
+    turns = [wire.ask("go"), *write_calls(wire, calls), *write_results(wire, results), wire.ask("on")]
+    check_pairs(wire.request(turns), wire, {1: 1})
 
 
 def test_a_flat_prompt_gives_a_result_to_the_call_of_its_name() -> None:
     calls = [Asked(0, "delete", "x"), Asked(1, "read", "x")]
     results = [Answered(1, "read", "x"), Answered(0, "delete", "x")]
-    wire = next(wire for wire in WIRES if wire.name == "openai_chat")
-    turns = [wire.user("go"), *wire.calls(calls), *wire.results(results), wire.user("on")]
-    fitted = translate(wire.wrap(turns), dialect="openai_chat", to="text", budget=BUDGET)
+    wire = WIRES["openai_chat"]
+    turns = [wire.ask("go"), *write_calls(wire, calls), *write_results(wire, results), wire.ask("on")]
+    fitted = translate(wire.request(turns), dialect="openai_chat", to="text", budget=BUDGET)
     log = DIALECTS["text"].wire.parse(fitted.request).log
     answers = [segment.parts[0] for segment in log if isinstance(segment.parts[0], ToolResult)]
     assert [(answer.name, answer.content) for answer in answers] == [

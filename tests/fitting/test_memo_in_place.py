@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -21,6 +21,7 @@ from lamina.conversations.pending_call import PendingCall
 from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
 from lamina.fitting import RequestMemo
+from tests.dialects.wires import WIRES, Call, Result, Wire
 
 Message = dict[str, Any]
 Step = list[Message]
@@ -28,82 +29,24 @@ Step = list[Message]
 TEXT = "Look at src/parser.py and at lib/lines.ts, and never use tabs. " * 6
 
 
-def _messages_step(number: int, flag: Any) -> Step:
-    call = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {"deep": flag, "path": "a.py"}}
-    result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": TEXT}
-    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
-
-
-def _chat_step(number: int, flag: Any) -> Step:
-    function = {"name": "read", "arguments": json.dumps({"deep": flag, "path": "a.py"})}
-    call = {"id": f"c{number}", "type": "function", "function": function}
-    return [
-        {"role": "assistant", "content": None, "tool_calls": [call], "seen": flag},
-        {"role": "tool", "tool_call_id": f"c{number}", "content": TEXT},
-    ]
-
-
-def _responses_step(number: int, flag: Any) -> Step:
-    return [
-        {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": f"g{number}"},
-        {"type": "function_call", "call_id": f"c{number}", "name": "read", "arguments": "{}", "seen": flag},
-        {"type": "function_call_output", "call_id": f"c{number}", "output": TEXT},
-    ]
-
-
-def _gemini_step(_: int, flag: Any) -> Step:
-    call = {"functionCall": {"name": "read", "args": {"deep": flag, "path": "a.py"}}}
-    result = {"functionResponse": {"name": "read", "response": {"output": TEXT}}}
-    return [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
-
-
-def _converse_step(number: int, flag: Any) -> Step:
-    call = {"toolUse": {"toolUseId": f"t{number}", "name": "read", "input": {"deep": flag, "path": "a.py"}}}
-    result = {"toolResult": {"toolUseId": f"t{number}", "content": [{"text": TEXT}]}}
-    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
-
-
-def _ollama_step(_: int, flag: Any) -> Step:
-    call = {"function": {"name": "read", "arguments": {"deep": flag, "path": "a.py"}}}
-    return [
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "tool_name": "read", "content": TEXT},
-    ]
-
-
-REQUESTS: dict[str, tuple[dict[str, Any], str, Callable[[int, Any], Step], Message]] = {
-    "anthropic": (
-        {"model": "claude-sonnet-4-5", "max_tokens": 100},
-        "messages",
-        _messages_step,
-        {"role": "user", "content": "Go on."},
-    ),
-    "openai_chat": ({"model": "gpt-5"}, "messages", _chat_step, {"role": "user", "content": "Go on."}),
-    "openai_responses": (
-        {"model": "gpt-5", "store": False},
-        "input",
-        _responses_step,
-        {"role": "user", "content": "Go on."},
-    ),
-    "gemini": (
-        {"model": "gemini-2.5-pro"},
-        "contents",
-        _gemini_step,
-        {"role": "user", "parts": [{"text": "Go on."}]},
-    ),
-    "bedrock_converse": (
-        {"modelId": "anthropic.claude-sonnet-4-5-20250929-v1:0"},
-        "messages",
-        _converse_step,
-        {"role": "user", "content": [{"text": "Go on."}]},
-    ),
-    "ollama": (
-        {"model": "llama3", "options": {"num_ctx": 8_000}},
-        "messages",
-        _ollama_step,
-        {"role": "user", "content": "Go on."},
-    ),
+HEADS: dict[str, dict[str, Any]] = {
+    "anthropic": {"model": "claude-sonnet-4-5", "max_tokens": 100},
+    "openai_responses": {"model": "gpt-5", "store": False},
+    "ollama": {"model": "llama3", "options": {"num_ctx": 8_000}},
 }
+"""What a request has besides its turns, where that matters here."""
+
+
+def make_step(wire: Wire, number: int, flag: Any) -> Step:
+    """A call with a flag, its result, and for Responses the reasoning before it."""
+    id_ = "" if wire.name in ("gemini", "ollama") else f"t{number}"
+    turns = wire.call([Call(id_, "read", {"deep": flag, "path": "a.py"})])
+    if wire.field == "input":
+        reasoning = {"type": "reasoning", "id": f"rs_{number}", "summary": []}
+        turns.insert(0, {**reasoning, "encrypted_content": f"g{number}"})
+    if wire.name in ("openai_chat", "openai_responses"):
+        turns[-1]["seen"] = flag
+    return [*turns, *wire.answer([Result(id_, "read", TEXT)])]
 
 
 def change_in_place(message: Message, chance: Random) -> None:
@@ -144,7 +87,8 @@ def fit(request: dict[str, Any], **arguments: Any) -> tuple[str, Any]:
 
 def tell_story(dialect: str, seed: int, *, turns: int = 12) -> Iterator[dict[str, Any]]:
     """The requests of a client that goes on, changes what it sent, takes it back, or goes on from before."""
-    fields, name, make_step, question = REQUESTS[dialect]
+    wire = WIRES[dialect]
+    question = wire.ask("Go on.")
     chance = Random(seed)  # noqa: S311 - a story to repeat
     messages: list[Message] = [copy.deepcopy(question)]
     earlier = [list(messages)]
@@ -158,15 +102,15 @@ def tell_story(dialect: str, seed: int, *, turns: int = 12) -> Iterator[dict[str
                 messages = list(chance.choice(earlier))
             case "copy":
                 messages = copy.deepcopy(messages)
-        messages += make_step(turn, chance.choice([True, 1, False, 0]))
-        messages += make_step(turn + 100, "no")
+        messages += make_step(wire, turn, chance.choice([True, 1, False, 0]))
+        messages += make_step(wire, turn + 100, "no")
         messages.append(copy.deepcopy(question))
         earlier.append(list(messages))
-        yield {**fields, name: list(messages)}
+        yield {**wire.head, **HEADS.get(dialect, {}), wire.field: list(messages)}
 
 
 @pytest.mark.parametrize("window", [900_000, 6_000])
-@pytest.mark.parametrize("dialect", REQUESTS)
+@pytest.mark.parametrize("dialect", WIRES)
 def test_a_memo_changes_nothing_whatever_a_client_changes(dialect: str, window: int) -> None:
     for seed in range(2):
         memo = RequestMemo()
@@ -189,7 +133,7 @@ SEEDS = (13, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("dialect", REQUESTS)
+@pytest.mark.parametrize("dialect", WIRES)
 def test_the_memos_of_conversations_and_of_their_forks_change_nothing(dialect: str, seed: int) -> None:
     """Two clients begin alike and then go their own ways, in turns, so that many requests are forks."""
     policy = Policy(budget=6_000)

@@ -34,8 +34,8 @@ from lamina.dialects.json_values import (
     to_dict_or_empty,
 )
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.openai_chat.calls import is_safe_name
-from lamina.dialects.pairing import CallLog, describe_result
+from lamina.dialects.openai_chat.calls import ChatCalls, is_safe_name, restore_calls
+from lamina.dialects.pairing import describe_result
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -60,13 +60,13 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """
     messages = read_message_list(request)
     system = _read_system(request.get("system"))
-    log = read_messages(messages, memo, restore_calls=CallLog, read_message=_read_message, lead=system)
+    log = read_messages(messages, memo, restore_calls=restore_calls, read_message=_read_message, lead=system)
     return ParsedRequest(log=log, head=read_head(request))
 
 
 def parse_answer(content: Sequence[Any]) -> tuple[Segment, ...]:
     """The segments of what the model said."""
-    return _read_message({"role": "assistant", "content": content}, 0, CallLog(()))
+    return _read_message({"role": "assistant", "content": content}, 0, ChatCalls())
 
 
 def _read_system(system: Any) -> list[Segment]:
@@ -93,7 +93,7 @@ def _read_groups(
     return pieces
 
 
-def _read_message(message: Any, _: int, calls: CallLog) -> tuple[Segment, ...]:
+def _read_message(message: Any, _: int, calls: ChatCalls) -> tuple[Segment, ...]:
     """One message as segments, results first.
 
     A message without any block but cache points has one segment, which says nothing and is not sent.
@@ -107,6 +107,8 @@ def _read_message(message: Any, _: int, calls: CallLog) -> tuple[Segment, ...]:
     if not isinstance(content, LIST_TYPES):
         problem = f"the content is {name_value(content)}"
         raise BadInput(problem, place="content", hint='give a list of blocks such as [{"text": "Hi"}]')
+    if role == "assistant":
+        calls.begin_answer()
     pieces = _read_groups(content, "content", lambda marked: _read_piece(marked, role, calls))
     if not pieces:
         pieces.append(MessagePiece(role, Text("")))
@@ -116,7 +118,7 @@ def _read_message(message: Any, _: int, calls: CallLog) -> tuple[Segment, ...]:
     return tuple(make_segments(NAME, message, parsed))
 
 
-def _read_piece(marked: MarkedBlock, role: str, calls: CallLog) -> MessagePiece:
+def _read_piece(marked: MarkedBlock, role: str, calls: ChatCalls) -> MessagePiece:
     """The piece for one block and its cache points. Raises BadInput for a block of the other side."""
     block = marked.block
     block_type, content = split_block(block)
@@ -136,9 +138,12 @@ def _read_piece(marked: MarkedBlock, role: str, calls: CallLog) -> MessagePiece:
     return _read_plain_piece(marked, role)
 
 
-def _read_result_piece(marked: MarkedBlock, tool_result: Mapping[str, Any], calls: CallLog) -> MessagePiece:
-    """The piece for a result, which is named after the call that it answers."""
-    call = calls.find(text_or_empty(tool_result.get("toolUseId")))
+def _read_result_piece(marked: MarkedBlock, tool_result: Mapping[str, Any], calls: ChatCalls) -> MessagePiece:
+    """The piece for a result, which is named after the call that it answers.
+
+    Some servers give all calls of an answer one id. Then each result takes the next of them.
+    """
+    call = calls.take(text_or_empty(tool_result.get("toolUseId")), "")
     tool_name = ""
     if call is not None:
         tool_name = call.name

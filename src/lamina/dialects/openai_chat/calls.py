@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -25,7 +26,8 @@ from lamina.dialects.json_values import (
     text_or_empty,
     to_dict,
 )
-from lamina.dialects.pairing import CallLog
+from lamina.dialects.memos import GrowingList
+from lamina.dialects.pairing import CallLog, find_last_answer
 from lamina.errors import BadInput
 
 _SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -142,6 +144,17 @@ class ChatCalls(CallLog):
                 self.add(part)
             elif isinstance(part, ToolResult):
                 self.take_answered_call(part.id, part.name)
+
+
+def restore_calls(old_segments: GrowingList[tuple[Segment, ...]]) -> ChatCalls:
+    """The calls of messages that were read before, as they were after the last of them.
+
+    Ids of the last assistant message may repeat, so what follows its beginning is replayed.
+    """
+    start = find_last_answer(old_segments)
+    calls = ChatCalls(islice(old_segments, start))
+    calls.replay(chain.from_iterable(old_segments.after(start)))
+    return calls
 
 
 def _read_tool_call(value: Any) -> ParsedChatCall:

@@ -8,7 +8,6 @@ here: the core decides what may be lowered, and `check` knows what a provider re
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -24,10 +23,10 @@ from lamina.dialects.json_values import (
     to_dict,
 )
 from lamina.dialects.marking import BREAKPOINT
-from lamina.dialects.memos import GrowingList, ParseMemo
-from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls, restore_calls
 from lamina.dialects.openai_chat.parts import NAME, Content, read_part, write_blocks
-from lamina.dialects.pairing import describe_result, find_last_answer
+from lamina.dialects.pairing import describe_result
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -57,7 +56,7 @@ _CONTENT_HINT = "give text or a list"
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """The request's messages as a log, everything else as a head."""
     messages = read_message_list(request)
-    log = read_messages(messages, memo, restore_calls=_restore_calls, read_message=read_message)
+    log = read_messages(messages, memo, restore_calls=restore_calls, read_message=read_message)
     return ParsedRequest(log=log, head=_read_head(request))
 
 
@@ -115,17 +114,6 @@ def has_valid_content(message: Mapping[str, Any]) -> bool:
     if content is None:
         return any(map(message.get, INSTEAD_OF_CONTENT))
     return is_valid_content(content)
-
-
-def _restore_calls(old_segments: GrowingList[tuple[Segment, ...]]) -> ChatCalls:
-    """The calls of messages that were read before, as they were after the last of them.
-
-    Ids of the last assistant message may repeat, so what follows its beginning is replayed.
-    """
-    start = find_last_answer(old_segments)
-    calls = ChatCalls(islice(old_segments, start))
-    calls.replay(chain.from_iterable(old_segments.after(start)))
-    return calls
 
 
 def _read_head(request: Request) -> RequestHead:
