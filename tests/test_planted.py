@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.internal.cache import LRUCache
+from hypothesis.internal.conjecture import providers
 
 from lamina.core import arrange, build, cut_moves, envelope, hashing, ledger, repair, wording
 from lamina.core import orders as ladder
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.hypothesis
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 STORIES = 25
-SEEDS = (22, 4, *range(800))
+SEEDS = (0, 23, *range(800))
 """Stories of each seed, and seeds, the same ones each time: first those with which the rarest bugs show.
 
 A search begins with small stories, the more of them the longer it is meant to be, and in those nothing is
@@ -147,6 +149,12 @@ PLANTED: dict[str, Patch] = {
 }
 
 
+def by_seed_alone(patch: pytest.MonkeyPatch) -> None:
+    """Draw no constants of the modules that happen to be imported: a good seed would not stay one."""
+    patch.setattr(providers, "_get_local_constants", providers.Constants)
+    patch.setattr(providers, "CONSTANTS_CACHE", LRUCache(1024))
+
+
 def test_every_law_has_a_planted_bug() -> None:
     assert set(PLANTED) == set(LAWS)
 
@@ -154,6 +162,7 @@ def test_every_law_has_a_planted_bug() -> None:
 @pytest.mark.parametrize(("law", "bug"), PLANTED.items())
 def test_the_property_kills_the_bug(law: str, bug: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
+    by_seed_alone(monkeypatch)
 
     @settings(
         max_examples=STORIES, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck)
