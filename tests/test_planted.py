@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.internal.cache import LRUCache
 from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from lamina.core import arrange, build, cut_moves, envelope, hashing, ledger, repair, wording
 from lamina.core import orders as ladder
@@ -151,7 +152,7 @@ PLANTED: dict[str, Patch] = {
 
 def by_seed_alone(patch: pytest.MonkeyPatch) -> None:
     """Draw no constants of the modules that happen to be imported: a good seed would not stay one."""
-    patch.setattr(providers, "_get_local_constants", providers.Constants)
+    patch.setattr(providers, "_get_local_constants", Constants)
     patch.setattr(providers, "CONSTANTS_CACHE", LRUCache(1024))
 
 

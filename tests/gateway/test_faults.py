@@ -490,8 +490,8 @@ def test_a_request_that_was_too_long_is_cut_deeper_and_sent_once_more(tmp_path: 
     asyncio.run(main())
 
 
-def find_objects(kind: type[Any]) -> list[Any]:
-    return [value for value in gc.get_objects() if isinstance(value, kind)]
+def find_objects(*kinds: type[Any]) -> list[Any]:
+    return [value for value in gc.get_objects() if type(value) in kinds]
 
 
 def test_nothing_of_a_refused_request_stays_in_memory() -> None:
@@ -508,7 +508,7 @@ def test_nothing_of_a_refused_request_stays_in_memory() -> None:
 
     gc.collect()
     # Other tests of this process may have left some, and these stay while they are compared.
-    kept = [*find_objects(LiveConversation), *find_objects(RequestBody)]
+    kept = find_objects(LiveConversation, RequestBody)
     earlier = {id(each) for each in kept}
     gc.disable()
     try:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import datetime as dt
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.torture.children import Say, failure, forked
 from tests.torture.outcome import Outcome, Tally
@@ -25,13 +25,14 @@ TURNS = 4
 
 def clock(subject: Callable[[], Subject], *, within: str | None = None) -> Outcome:
     """A process for each step, and within each process another step after every turn."""
-    tally = Tally("stepping clock")
+    tally, held = Tally("stepping clock"), find_clocks()
     with TemporaryDirectory(prefix="torture-", dir=within, ignore_cleanup_errors=True) as folder:
         store, told = subject(), 0
         Path(folder, "store").mkdir()
         for number in range(len(STEPS)):
             tally.tries += 1
-            lines = forked(lambda say: _write(store, f"{folder}/store", told, number, say)).said()  # noqa: B023
+            stepped = Stepped(held, first=number)
+            lines = forked(lambda say: _write(store, f"{folder}/store", told, stepped, say)).said()  # noqa: B023
             tally.acknowledged += len(lines)
             try:
                 assert not failure(lines), failure(lines)
@@ -42,35 +43,55 @@ def clock(subject: Callable[[], Subject], *, within: str | None = None) -> Outco
     return tally.outcome()
 
 
-def _write(subject: Subject, folder: str, start: int, number: int, say: Say) -> None:
-    stepped = Stepped()
-    stepped.by = STEPS[number]
+def _write(subject: Subject, folder: str, start: int, stepped: Stepped, say: Say) -> None:
     stepped.place()
 
     def acknowledge(turn: int) -> None:
         say(str(turn))
-        stepped.by = STEPS[(number + turn) % len(STEPS)]
+        stepped.step(turn)
 
     subject.write(folder, acknowledge, start=start, most=TURNS)
+
+
+class HeldClock(NamedTuple):
+    """A clock of the standard library, and the name by which a module holds it."""
+
+    module: Any
+    name: str
+    clock: Any
+
+
+def find_clocks() -> list[HeldClock]:
+    """All that there are: looked for once, since thousands of modules are gone through."""
+    clocks = {id(clock) for clock in (time.time, time.time_ns, dt.datetime)}
+    return [
+        HeldClock(module, name, value)
+        for module in list(sys.modules.values())
+        for name, value in list(getattr(module, "__dict__", {}).items())
+        if id(value) in clocks
+    ]
 
 
 class Stepped:
     """Another time for all Python code of this process; `by` is how many seconds it is off."""
 
-    def __init__(self) -> None:
-        self.by = 0.0
+    def __init__(self, held: Sequence[HeldClock], *, first: int) -> None:
+        self._held = held
+        self._first = first
+        self.step(0)
+
+    def step(self, turn: int) -> None:
+        self.by = STEPS[(self._first + turn) % len(STEPS)]
 
     def place(self) -> None:
-        real, real_ns, moved = time.time, time.time_ns, self._datetime()
-        others: dict[int, Any] = {
-            id(real): lambda: real() + self.by,
-            id(real_ns): lambda: real_ns() + int(self.by * 1e9),
-            id(dt.datetime): moved,
+        real, real_ns = time.time, time.time_ns
+        others: dict[Any, Any] = {
+            real: lambda: real() + self.by,
+            real_ns: lambda: real_ns() + int(self.by * 1e9),
+            dt.datetime: self._datetime(),
         }
-        for module in list(sys.modules.values()):
-            for name, value in list(getattr(module, "__dict__", {}).items()):
-                if id(value) in others:
-                    setattr(module, name, others[id(value)])
+        for module, name, clock in self._held:
+            setattr(module, name, others[clock])
 
     def _datetime(self) -> type[dt.datetime]:
         stepped = self
