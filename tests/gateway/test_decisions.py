@@ -166,6 +166,21 @@ def test_an_encoding_that_nobody_knows_is_refused() -> None:
     assert unpack(twice, "deflate, gzip", 99) == b"text"
 
 
+@pytest.mark.parametrize(("window_log", "refused"), [(27, False), (28, True)])
+def test_a_body_in_zstd_may_ask_for_a_window_of_128_mib_and_no_more(
+    window_log: int, *, refused: bool
+) -> None:
+    """The client chooses the window, and unpacking takes so much memory, however short the body is."""
+    window = bytes([(window_log - 10) << 3])
+    last_raw_block = ((2 << 3) | 1).to_bytes(3, "little") + b"{}"
+    packed = b"\x28\xb5\x2f\xfd\x00" + window + last_raw_block
+    if refused:
+        with pytest.raises(Refusal, match="not valid zstd"):
+            unpack(packed, "zstd", 99)
+    else:
+        assert unpack(packed, "zstd", 99) == b"{}"
+
+
 # How a client is started
 
 
