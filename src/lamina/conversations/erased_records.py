@@ -62,7 +62,6 @@ def erase_log(page: RecordPage, target: ErasureTarget) -> dict[int, bytes]:
     going = target.select(segment for _, segment in placed)
     blocks = [msgspec.json.encode(block) for block in map(_read_block, going) if block is not None]
     for place, segment in placed:
-        erased = segment
         if target.select([segment]):
             erased = _erase_segment(segment)
         else:
