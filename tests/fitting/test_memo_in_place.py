@@ -159,3 +159,18 @@ def call(conversations: Conversations, dialect: str, request: dict[str, Any]) ->
     return json.dumps(
         [fitted.request, fitted.ledger.dump(), fitted.envelope.tokens], default=repr, sort_keys=True
     )
+
+
+def test_a_message_that_a_client_broke_in_place_is_mended_whatever_a_memo_has_checked() -> None:
+    fields, name, make_step, question = REQUESTS["anthropic"]
+    messages = [copy.deepcopy(question)]
+    for turn in range(6):
+        messages += [*make_step(turn, "no"), copy.deepcopy(question)]
+    memo = RequestMemo()
+    policy = Policy(breakpoints="keep")  # so that what is valid leaves as it came
+    first = fit_request({**fields, name: [*messages]}, memo=memo, policy=policy)
+    messages[2]["content"].insert(0, {"type": "text", "text": "Here:"})  # results must come first
+    broken = {**fields, name: [*messages]}
+    fitted = fit_request(broken, memo=memo, ledger=first.ledger, policy=policy)
+    assert DIALECTS["anthropic"].wire.check(fitted.request) == []
+    assert fitted.request == fit_request(broken, ledger=first.ledger, policy=policy).request
