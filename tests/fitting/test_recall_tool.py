@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ from lamina import Budget, Policy, fit_request
 from lamina.core.cut import OVER_THE_TRIGGER
 from lamina.core.epochs import TOOLS_CHANGED
 from lamina.core.tokens import CHARS4
-from lamina.core.values import Ledger
+from lamina.core.values import Ledger, ToolCall
 from lamina.fitting.fitted import Fitted
 from tests.fitting.test_server_help import thinking
 
@@ -108,6 +111,27 @@ def test_where_thinking_holds_a_cut_back_no_tool_changes_what_it_is_bound_to() -
         assert latest == thinking(steps)["messages"][-2]["content"][0]
     assert ledger is not None
     assert ledger.cuts
+
+
+@pytest.mark.parametrize("dialect", MODELS)
+def test_a_call_is_answered_in_the_words_of_its_api_whoever_wrote_it(dialect: str) -> None:
+    fitted = fit(make_request(dialect, 20), 4_000)
+    [key, *_] = re.findall(r'recall\("(\w+)"\)', str(fitted.request))
+    own = ToolCall(id="r1", name="recall", arguments=json.dumps({"key": key}))
+    message = fitted.answer(own)
+    held = message
+    if dialect == "anthropic":
+        [held] = message["content"]
+    assert held.get("tool_call_id", held.get("tool_use_id")) == "r1"
+    assert held["content"].startswith("result ")
+    function = {"name": own.name, "arguments": own.arguments}
+    for call in (
+        {"id": "r1", "type": "function", "function": function},
+        {"id": "r1", "type": "tool_use", "name": "recall", "input": {"key": key}},
+        {"id": "fc_1", "call_id": "r1", "type": "function_call", **function},
+        SimpleNamespace(id="r1", function=SimpleNamespace(**function)),
+    ):
+        assert fitted.answer(call) == message
 
 
 @pytest.mark.parametrize(("count", "may_call"), [(None, True), (1, True), (2, False), (5, False)])
