@@ -15,13 +15,14 @@ from hypothesis.internal.constants_ast import Constants
 
 from lamina.core import arrange, build, cut_moves, envelope, hashing, ledger, repair, wording
 from lamina.core import orders as ladder
-from lamina.core.laws import LAWS
+from lamina.core.laws import LAWS, Case
 from lamina.core.ledger import Applied
 from lamina.core.lowering import lower_entry, make_line
 from lamina.core.references import ReferredLog
 from lamina.core.text import user_words
 from lamina.core.text.user_words import QuotedMessage, SpokenMessages
-from lamina.core.values import Entry, Form, Ledger, Role, Text
+from lamina.core.values import Budget, Entry, Form, Ledger, Role, Text
+from lamina.segments import call, result, user
 from lamina.testing.laws import holds, repeats
 from lamina.testing.strategies import Story, stories
 
@@ -178,3 +179,18 @@ def test_the_property_kills_the_bug(law: str, bug: Patch, monkeypatch: pytest.Mo
 
     with pytest.raises(AssertionError):
         search()
+
+
+def test_one_result_that_grew_is_found_in_a_cut_that_freed_a_lot() -> None:
+    log = [user("Read them.")]
+    for number in range(6):
+        log += [
+            call("read_file", {"path": f"{number}.py"}, id=f"c{number}"),
+            result(f"line {number}\n" * 100, id=f"c{number}", name="read_file"),
+        ]
+    built = build.build(log, budget=Budget(window=3_000, reserve=0, target=0.8))
+    [lowered, *_] = [entry for entry in built.entries if entry.form is Form.COMPACT]
+    grown = msgspec.structs.replace(lowered, parts=(*lowered.segment.parts, Text("And more.")))
+    entries = tuple(grown if entry is lowered else entry for entry in built.entries)
+    case = Case(log=tuple(log), envelope=msgspec.structs.replace(built, entries=entries))
+    assert [lowered.ref in complaint for complaint in LAWS["lowering_shrinks"](case)] == [True]

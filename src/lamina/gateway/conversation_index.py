@@ -588,8 +588,6 @@ class LiveConversation:
         self.state = stored.state
         self.digests = saved_digests
         self.tools = None
-        self.counted = None
-        self.measured = None
 
     def _is_ahead(self, saved: ConversationState, saved_digests: RequestDigests) -> bool:
         """Whether the last request here continues the one in the store, under the same ledger.
