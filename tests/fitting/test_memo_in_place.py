@@ -161,16 +161,34 @@ def call(conversations: Conversations, dialect: str, request: dict[str, Any]) ->
     )
 
 
-def test_a_message_that_a_client_broke_in_place_is_mended_whatever_a_memo_has_checked() -> None:
+def _put_words_before_a_result(message: Message) -> None:
+    message["content"].insert(0, {"type": "text", "text": "Here:"})  # the API wants results first
+
+
+def _mark(message: Message) -> None:
+    message["content"][0]["cache_control"] = {"type": "ephemeral"}
+
+
+@pytest.mark.parametrize(
+    ("change", "policy"),
+    [
+        # What is valid leaves as it came, so that nothing but the check finds what is not.
+        (_put_words_before_a_result, Policy(breakpoints="keep")),
+        # Where the client marks something, lamina plans no markers.
+        (_mark, Policy()),
+    ],
+)
+def test_what_a_client_breaks_or_marks_in_place_is_seen_whatever_a_memo_has_read(
+    change: Callable[[Message], None], policy: Policy
+) -> None:
     fields, name, make_step, question = REQUESTS["anthropic"]
     messages = [copy.deepcopy(question)]
     for turn in range(6):
         messages += [*make_step(turn, "no"), copy.deepcopy(question)]
     memo = RequestMemo()
-    policy = Policy(breakpoints="keep")  # so that what is valid leaves as it came
     first = fit_request({**fields, name: [*messages]}, memo=memo, policy=policy)
-    messages[2]["content"].insert(0, {"type": "text", "text": "Here:"})  # results must come first
-    broken = {**fields, name: [*messages]}
-    fitted = fit_request(broken, memo=memo, ledger=first.ledger, policy=policy)
+    change(messages[2])
+    changed = {**fields, name: [*messages]}
+    fitted = fit_request(changed, memo=memo, ledger=first.ledger, policy=policy)
     assert DIALECTS["anthropic"].wire.check(fitted.request) == []
-    assert fitted.request == fit_request(broken, ledger=first.ledger, policy=policy).request
+    assert fitted.request == fit_request(changed, ledger=first.ledger, policy=policy).request
