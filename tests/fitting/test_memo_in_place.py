@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -181,14 +181,13 @@ def _mark(message: Message) -> None:
 def test_what_a_client_breaks_or_marks_in_place_is_seen_whatever_a_memo_has_read(
     change: Callable[[Message], None], policy: Policy
 ) -> None:
-    fields, name, make_step, question = REQUESTS["anthropic"]
-    messages = [copy.deepcopy(question)]
+    messages: list[Message] = []
     for turn in range(6):
-        messages += [*make_step(turn, "no"), copy.deepcopy(question)]
+        messages += [{"role": "user", "content": "Go on."}, *make_step(WIRES["anthropic"], turn, "no")]
     memo = RequestMemo()
-    first = fit_request({**fields, name: [*messages]}, memo=memo, policy=policy)
+    first = fit_request({**HEADS["anthropic"], "messages": [*messages]}, memo=memo, policy=policy)
     change(messages[2])
-    changed = {**fields, name: [*messages]}
+    changed = {**HEADS["anthropic"], "messages": [*messages]}
     fitted = fit_request(changed, memo=memo, ledger=first.ledger, policy=policy)
     assert DIALECTS["anthropic"].wire.check(fitted.request) == []
     assert fitted.request == fit_request(changed, ledger=first.ledger, policy=policy).request
