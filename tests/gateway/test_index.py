@@ -10,7 +10,9 @@ import msgspec
 import pytest
 
 from lamina.conversations.recognise import recognise
+from lamina.core.values import Cut, Ledger
 from lamina.dialects import DIALECTS
+from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.gateway import conversation_index
 from lamina.gateway.conversation_index import ConversationIndex, ConversationMatch
 from lamina.gateway.identity import ClientIdentity
@@ -174,5 +176,37 @@ def test_a_conversation_that_is_too_large_for_the_memory_keeps_only_its_digests(
         assert not match.conversation.digests.segments
         again = await requests.send([*words, "answer", "more"])
         assert again.conversation is match.conversation
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("own_words", [["Hi"], ["Hi", "Hello", "More", "Yes.", "Well?"]])
+@pytest.mark.parametrize("same_ledger", [True, False])
+def test_what_another_process_saved_is_taken_over_unless_it_is_what_this_one_has_continued(
+    own_words: list[str], *, same_ledger: bool
+) -> None:
+    async def main() -> None:
+        conversation = (await Requests().send(own_words)).conversation
+        sent = {"messages": own_words}
+        conversation.note_sent(sent)
+        conversation.tools = ({"name": "read"},)
+        conversation.reported = Usage(input=9)
+        conversation.record.skip_to(3)
+        theirs = (await Requests().send(["Hi", "Hello", "More"])).conversation
+        ledger = theirs.state.ledger
+        if not same_ledger:
+            ledger = Ledger(cuts=(Cut(number=1, reason="over the trigger"),))
+        saved = msgspec.structs.replace(theirs.state, ledger=ledger, began=1)
+        conversation.accept(GatewayConversation(name="n", state=saved, source=b"theirs", count=0))
+        assert conversation.source == b"theirs"
+        assert conversation.record.count == 0  # it was begun anew since
+        if same_ledger and len(own_words) > 3:
+            assert conversation.request is sent
+            assert len(conversation.digests.chain) == len(own_words)
+        else:
+            assert conversation.state is saved
+            assert len(conversation.digests.chain) == 3
+            unknown: tuple[Any, ...] = (conversation.request, conversation.tools, conversation.reported)
+            assert unknown == (None, None, NOTHING_REPORTED)
 
     asyncio.run(main())
