@@ -174,7 +174,12 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def _outgoing(
         self, conversation: LiveConversation, number: int, request: Mapping[str, Any]
     ) -> OutgoingRequest:
-        outgoing = OutgoingRequest(
+        previous_usage = NOTHING_REPORTED
+        gap = 0.0
+        if conversation.request is not None:
+            previous_usage = conversation.reported
+            gap = monotonic() - conversation.sent_at
+        return OutgoingRequest(
             body=self._find_body(request),
             request=request,
             conversation=conversation,
@@ -182,14 +187,9 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             is_near=conversation.is_near or conversation.state.was_cut,
             left_out=self.left_out,
             call=self,
-        )
-        if conversation.request is None:
-            return outgoing
-        return msgspec.structs.replace(
-            outgoing,
             previous=conversation.request,
-            previous_usage=conversation.reported,
-            gap=monotonic() - conversation.sent_at,
+            previous_usage=previous_usage,
+            gap=gap,
         )
 
     def _find_body(self, request: Mapping[str, Any]) -> bytes | None:

@@ -205,12 +205,12 @@ def plans_markers(incoming: IncomingRequest) -> bool:
     breakpoints = choose_breakpoints(incoming)
     if breakpoints != "auto":
         return breakpoints != "keep"
-    rules = rules_for(incoming.model, dialect=incoming.dialect.name)
     markers = incoming.dialect.cache.markers
-    if markers is None or markers.cache != rules.match:  # this API cannot mark what that cache reads
+    if markers is None:
         return False
-    if not keeps_only_marked(rules):
-        return False
+    rules = rules_for(incoming.model, dialect=incoming.dialect.name)
+    if markers.cache != rules.match or not keeps_only_marked(rules):
+        return False  # this API cannot mark what that cache reads, or need not
     text = incoming.body.text
     # A text has no more tokens than bytes, so this one is too short for the cache.
     if len(text) < rules.least(incoming.model):
