@@ -240,6 +240,20 @@ def _ramble(random: Random, steps: int) -> list[dict[str, Any]]:
     return messages
 
 
+def test_tools_are_streamed_again_only_if_they_are_other_json() -> None:
+    memo = StreamMemo(is_frozen=True)
+    read_stream = MESSAGES.cache.markers.stream  # type: ignore[union-attr]
+    assert read_stream is not None
+    request: dict[str, Any] = {"model": "claude-opus-5", "messages": [{"role": "user", "content": "Hi"}]}
+    blocks = []
+    for strict in (True, True, 1, None):
+        tools = [{"name": "read", "strict": strict, "input_schema": {"type": "object"}}]
+        blocks.append(read_stream(request | {"tools": tools}, memo=memo).blocks[0])
+    assert blocks[1] is blocks[0]
+    assert blocks[2].data != blocks[0].data
+    assert b"strict" not in blocks[3].data
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_whole_request_is_marked_without_a_build_as_with_one(seed: int) -> None:
     random = Random(seed)  # noqa: S311 - nothing here is secret
@@ -253,7 +267,7 @@ def test_a_whole_request_is_marked_without_a_build_as_with_one(seed: int) -> Non
     policy = Policy(counter=ESTIMATE, budget=1_000_000)
     ledger = None
     last_block = None
-    memo = StreamMemo()
+    memo = StreamMemo(is_frozen=seed > 3)
     marked = 0
     lengths = [length for length in range(1, len(messages) + 1) if messages[length - 1]["role"] == "user"]
     for length in lengths:

@@ -454,13 +454,24 @@ class StreamMemo:
     Without `keeps_data`, later blocks have none: `data_count` blocks have theirs. `is_marked`: a block has a
     marker. `is_bare`: messages were read, and the name of a marker stands in none of them. `parts` sums the
     parts of the entries that are sent. `weights` are the tokens of the first blocks, if they were estimated,
-    and `counts` those of their data. It compares as a `CheckMemo` does.
+    and `counts` those of their data. It compares as a `CheckMemo` does. `is_frozen`: requests are JSON, and
+    nobody changes them in place. Then tools are read once, too.
     """
 
-    def __init__(self, *, keeps_data: bool = False) -> None:
+    def __init__(self, *, keeps_data: bool = False, is_frozen: bool = False) -> None:
         self._keeps_data = keeps_data
         self.counts: dict[Counter, dict[bytes, int]] = {}
+        self.is_frozen = is_frozen
+        self._tools: Any = None
+        self._tool_blocks: list[StreamBlock] = []
         self.forget()
+
+    def read_tools(self, tools: Any, read: Callable[[Any], list[StreamBlock]]) -> list[StreamBlock]:
+        """The blocks of these tools, which `read` makes if they are not those of the last request."""
+        if tools != self._tools or not is_same_json(tools, self._tools):
+            self._tool_blocks = read(tools)
+        self._tools = tools
+        return self._tool_blocks.copy()
 
     def forget(self) -> None:
         """Forget everything: the next request is read from its beginning."""

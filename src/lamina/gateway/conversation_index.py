@@ -29,7 +29,7 @@ from lamina.conversations.shelf import MEMBERS, forget_lost_text
 from lamina.conversations.store import ConversationState, family_of, find_title
 from lamina.core.epochs import SYSTEM_CHANGED, TOOLS_CHANGED
 from lamina.core.values import Cut
-from lamina.dialects.memos import CheckMemo, ParseMemo
+from lamina.dialects.memos import CheckMemo, ParseMemo, StreamMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.dialects.render_memo import RenderMemo
 from lamina.dialects.usage import NOTHING_REPORTED
@@ -646,5 +646,6 @@ def make_memo() -> RequestMemo:
     memo = RequestMemo()
     memo.parse = ParseMemo(copies=False)
     memo.render = RenderMemo(copies=False)
+    memo.stream = StreamMemo(is_frozen=True)
     memo.incoming = CheckMemo(tail=MOVING)
     return memo

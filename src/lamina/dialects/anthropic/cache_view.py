@@ -84,22 +84,27 @@ def stream(request: Request, *, memo: StreamMemo | None = None) -> Stream:
     """
     if not isinstance(request, Mapping):
         raise BadInput(f"a request is {name_value(request)}", place="request", hint="give an object")
-    blocks = _stream_tools(request)
+    if memo is None or not memo.is_frozen:
+        blocks = _stream_tools(request.get("tools"))
+    else:
+        blocks = memo.read_tools(request.get("tools"), _stream_tools)
     blocks += _stream_system(request.get("system"))
     blocks += _stream_messages(request, memo or StreamMemo(keeps_data=True))
-    switching_blocks: Sequence[StreamBlock] = ()
+    settings: Mapping[str, bytes] = {}
     if memo is None:
-        switching_blocks = blocks
+        settings = encode_settings(_read_settings(request, blocks))
+    elif not memo.is_frozen:  # else they are JSON, so nothing in them is wrong
+        settings = encode_settings(_read_settings(request, ()))
     return Stream(
         dialect=NAME,
         model=read_model(request),
         blocks=tuple(blocks),
-        settings=encode_settings(_read_settings(request, switching_blocks)),
+        settings=settings,
         automatic=read_marker(request, MARKER, DEFAULT_LIFETIME),
     )
 
 
-def _stream_tools(request: Request) -> list[StreamBlock]:
+def _stream_tools(request_tools: Any) -> list[StreamBlock]:
     """The definitions that are in the prompt from its beginning, web search last.
 
     A tool that is loaded later is not among them. Web search is no part of the prefix that the other tools
@@ -108,7 +113,7 @@ def _stream_tools(request: Request) -> list[StreamBlock]:
     """
     tools: list[StreamBlock] = []
     web_searches: list[StreamBlock] = []
-    definitions = to_list(request.get("tools"), "tools")
+    definitions = to_list(request_tools, "tools")
     for position, tool in enumerate(definitions):
         place = f"tools[{position}]"
         definition = to_dict(tool, place)
