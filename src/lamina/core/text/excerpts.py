@@ -66,7 +66,8 @@ _NOT_A_PLAIN_WORD = re.compile(r"_|[a-z0-9][A-Z]|[./]|[0-9]{3}|[A-Za-z][0-9]|[0-
 _SEPARATOR = re.compile(r"[./-]")
 _ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}")  # in JSON, `Größe` may be `Gr\u00f6\u00dfe`: no names are in that
 # In JSON, `\nimport os` is a line that begins with `import`. In `C:\\new`, the backslash itself is escaped.
-_LINE_ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|(?<!\\)\\[nt]")
+# A pattern that begins with a plain character is searched for three times as fast.
+_LINE_ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|(?<!\\\\)[nt])")
 _SHORTEST, _LONGEST = 5, 80
 _SHORTEST_WRITTEN = 3
 _SEARCHED = 400_000  # characters of one text that are searched
@@ -237,8 +238,7 @@ def find_written_names(text: str) -> Iterator[str]:
     """
     tokens = _list_tokens(_without_escapes(text[:_SEARCHED]))
     telling = Counter(chain.from_iterable(_TELLING_NAMES.read_all(tokens)))
-    written = Counter(_WRITTEN_NAMES.read_all(tokens))
-    del written[""]  # what plain words name
+    written = Counter(filter(None, _WRITTEN_NAMES.read_all(tokens)))
     return (telling | written).elements()
 
 
