@@ -117,6 +117,36 @@ def test_what_happens_while_a_conversation_is_saved_is_saved_the_next_time() -> 
     assert store.records == [b"a request", b"an answer"]
 
 
+def test_a_save_that_is_under_way_when_the_gateway_stops_is_waited_for() -> None:
+    """The gateway closes the store when everything that waits is saved."""
+    conversation = LiveConversation("default", "name", "family", ConversationState())
+
+    async def main() -> None:
+        begun = asyncio.Event()
+        goes_on = asyncio.Event()
+        saved: list[str] = []
+
+        class SlowStore:
+            async def save(self, *_: Any, **__: Any) -> bytes:
+                begun.set()
+                await goes_on.wait()
+                saved.append("name")
+                return b"state"
+
+        store: Any = SlowStore()
+        saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
+        saver.save_later(conversation)
+        first_flush = asyncio.ensure_future(saver.flush())
+        await begun.wait()
+        last_flush = asyncio.ensure_future(saver.flush())
+        asyncio.get_running_loop().call_soon(goes_on.set)
+        assert await last_flush
+        assert saved
+        assert await first_flush
+
+    asyncio.run(main())
+
+
 def test_conversations_that_wait_are_saved_together() -> None:
     """One by one, a busy gateway would begin conversations faster than it saves them."""
     running: list[int] = [0]

@@ -47,6 +47,9 @@ class ConversationSaver:
         self._index = index
         self._metrics = metrics
         self._unsaved: dict[tuple[str, str], LiveConversation] = {}
+        self._changed: set[tuple[str, str]] = set()
+        """Those that were asked for since their last save began."""
+
         self._wake = asyncio.Event()
         self._unrecorded: dict[tuple[str, str], LiveConversation] = {}
         self._wake_recording = asyncio.Event()
@@ -104,6 +107,7 @@ class ConversationSaver:
     def save_later(self, conversation: LiveConversation) -> None:
         """Save a conversation soon. If that fails nothing is lost but its line in a list."""
         self._unsaved[conversation.key] = conversation
+        self._changed.add(conversation.key)
         self._wake.set()
 
     def record_soon(self, conversation: LiveConversation) -> None:
@@ -196,15 +200,13 @@ class ConversationSaver:
     async def _save_unsaved(self, conversation: LiveConversation) -> bool:
         """Save a conversation that waits. Returns False if the store is gone."""
         async with self._index.lock(conversation.workspace, conversation.family):
-            # What happens while it is saved puts it back: an answer may come, and is saved the next time.
-            self._unsaved.pop(conversation.key, None)
-            is_saved = False
-            try:
-                is_saved = await self.save_now(conversation)
-            finally:
-                if not is_saved:  # the store is gone, or the gateway is being stopped
-                    self._unsaved.setdefault(conversation.key, conversation)
-            return is_saved
+            self._changed.discard(conversation.key)
+            if not await self.save_now(conversation):
+                return False
+            # Not before: the gateway may be stopped while it saves. If an answer came meanwhile it waits on.
+            if conversation.key not in self._changed:
+                self._unsaved.pop(conversation.key, None)
+            return True
 
     async def _save_over(self, conversation: LiveConversation) -> bool:
         """Save a conversation that another process has changed, if this one has seen a later request.
