@@ -12,6 +12,7 @@ from lamina.conversations.costs import NO_USAGE, is_refused, price_call, sum_cal
 from lamina.conversations.recall_answers import strip_recalls
 from lamina.conversations.recall_filter import mend_recalls
 from lamina.conversations.recall_loop import RecallLoop, RecallPlace
+from lamina.conversations.recognise import MOST_LEFT, name_all_left
 from lamina.conversations.record import (
     CHANGES_OF_THE_CALLER,
     Answered,
@@ -21,6 +22,7 @@ from lamina.conversations.record import (
     is_compaction,
 )
 from lamina.conversations.request_digests import NO_DIGESTS, count_shared_links, digest_log
+from lamina.conversations.store import ConversationState
 from lamina.conversations.stream_filters import filter_for
 from lamina.core.values import Cut, Ledger
 from lamina.dialects import DIALECTS
@@ -233,3 +235,9 @@ def test_an_exchange_has_the_answer_only_if_the_client_saw_a_part_of_it(name: st
     assert "recall" in json.dumps(partial.answer)
     assert "read_file" in json.dumps(partial.answer)
     assert partial.results
+
+
+def test_branches_that_were_left_are_named_with_those_left_before_them_and_of_many_the_last() -> None:
+    assert name_all_left({"b": ConversationState(left=("a",)), "c": ConversationState()}) == ("a", "b", "c")
+    many = {f"b{number}": ConversationState(left=(f"a{number}",)) for number in range(MOST_LEFT)}
+    assert name_all_left(many) == tuple(many)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any
 
 import anyio
+import pytest
 
 from lamina.fitting.policy import Policy
+from lamina.gateway import policies
 from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.policies import PAUSE, ServedWindows
 from lamina.gateway.sizes import UNKNOWN_WINDOW, find_budget
@@ -85,6 +90,30 @@ def test_a_server_that_lists_nothing_is_asked_again_after_a_while() -> None:
     ask(windows, upstream(), times=3)
     assert len(server.asked) == 2
     assert windows.find(upstream(), "parcel-7b") == 8192
+
+
+def test_what_a_server_lists_is_read_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policies, "PATIENCE", 60)  # this machine may be busy
+
+    class Listing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(LISTING).encode()
+            self.send_response(200 if self.path == "/v1/models" else 404)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Listing) as server:
+        serving = Thread(target=server.handle_request)
+        serving.start()
+        local = upstream(url=f"http://127.0.0.1:{server.server_port}")
+        windows = ServedWindows({})
+        ask(windows, local)
+        serving.join()
+    assert windows.find(local, "parcel-7b") == 8192
 
 
 def test_a_server_that_is_not_there_is_no_error() -> None:
