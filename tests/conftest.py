@@ -42,6 +42,9 @@ os.environ["SSL_CERT_FILE"] = str(HERE / "fixtures" / "authority.pem")
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+YOUNG_OBJECTS = 10_000
+"""New objects after which garbage is looked for; Python's own number is 700."""
+
 MOST_PROCESSES = 8
 """Each collects all tests for itself and starts servers of its own, so that more would not be done sooner."""
 
@@ -63,13 +66,17 @@ def _processors() -> int:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """What is imported and collected stays until the end, so no search for garbage has to go through it."""
+    """What is imported and collected stays until the end, so no search for garbage has to go through it.
+
+    Searches are seldom, too. Tests that read all of the source spent a quarter of their time in them.
+    """
     gc.disable()
     try:
         _import_from_a_place_of_its_own(session.config)
         yield
     finally:
         gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS)
         gc.enable()
 
 

@@ -59,14 +59,19 @@ def modules() -> dict[str, Path]:
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes())
+
+
+@cache
 def nodes_of(path: Path) -> Sequence[ast.AST]:
     """Everything in a file of the core."""
-    return list(ast.walk(ast.parse(path.read_bytes())))
+    return list(ast.walk(tree_of(path)))
 
 
 @cache
 def statements_of(path: Path) -> Sequence[ast.AST]:
-    return list(house.list_statements(ast.parse(path.read_bytes())))
+    return list(house.list_statements(tree_of(path)))
 
 
 @cache

@@ -10,6 +10,7 @@ docs/api.md. Settings are the fields of the tables that a user may write, flags 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 import tomllib
@@ -32,6 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.size", description=__doc__.split("\n")[0])
     parser.add_argument("--json", metavar="FILE", help="write the figures as JSON as well")
     options = parser.parse_args()
+    gc.disable()  # trees are gone when they are counted; looking for garbage took a quarter of the time
     figures = dict(count_all())
     for name, figure in figures.items():
         print(f"{name:<36}{figure:>10,}")

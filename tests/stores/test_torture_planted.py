@@ -203,7 +203,7 @@ def test_a_cut_shows_a_database_that_does_not_wait(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(("kind", "words"), [(NeverFails, "were acknowledged"), (FailsRaw, "RuntimeError")])
 def test_a_failing_disk_shows(kind: type[Passing], words: str) -> None:
-    _finds(failing(lambda: Telling(faulty(kind, files)), step=60, turns=2), words)
+    _finds(failing(lambda: Telling(faulty(kind, files)), step=60, most=61, turns=2), words)
 
 
 def test_writers_show_that_nobody_compares() -> None:
@@ -246,4 +246,4 @@ def test_a_copy_shows_what_it_left_out() -> None:
 def test_sums_that_are_always_the_same_are_found(opened: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that keeps sums and could not tell one from another."""
     monkeypatch.setattr(checks, "zlib", SimpleNamespace(crc32=lambda *_: 0))
-    assert damage(opened, 42).violations
+    assert any(damage(opened, blows).violations for blows in (14, 42))
