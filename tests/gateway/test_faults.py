@@ -653,11 +653,13 @@ def test_two_hundred_slow_clients_do_not_stop_the_others(monkeypatch: pytest.Mon
             settings = settings_for(stub)
             async with run_gateway(settings) as gateway:
                 host, port = gateway.url.removeprefix("http://").split(":")
-                connections = [await asyncio.open_connection(host, int(port)) for _ in range(200)]
-                for number, (_, writer) in enumerate(connections):
-                    head = f"POST /v1/messages HTTP/1.1\r\nhost: {host}\r\ncontent-length: 99\r\n"
-                    half = ("", "POST /v1/mess", head, f'{head}\r\n{{"model":')[number % 4]
-                    writer.write(half.encode())
+                head = f"POST /v1/messages HTTP/1.1\r\nhost: {host}\r\ncontent-length: 99\r\n"
+                halves = ("", "POST /v1/mess", head, f'{head}\r\n{{"model":')
+                connections = []
+                for number in range(200):
+                    reader, writer = await asyncio.open_connection(host, int(port))
+                    writer.write(halves[number % 4].encode())  # at once: later it may be closed already
+                    connections.append((reader, writer))
                 status, _ = await post(client, gateway.url, messages_request(1))
                 assert status == 200
                 answers = await asyncio.gather(*(reader.read() for reader, _ in connections))
