@@ -131,3 +131,23 @@ def test_the_head_of_a_whole_answer_is_written_with_its_body() -> None:
     joined.write(b"more")
     joined.close()
     assert transport.written == [b"head body", b"more", b"closed"]
+
+
+def test_an_answer_before_one_without_a_body_does_not_hold_that_one_back() -> None:
+    async def main() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway:
+            host, port = gateway.url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            body = dump(messages_request(1))
+            length = f"content-length: {len(body)}".encode()
+            head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\nx-api-key: none\r\n"
+            writer.write(head + length + b"\r\n\r\n" + body)
+            writer.write(b"HEAD / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            async with asyncio.timeout(60):
+                answers = await reader.read()
+                while not reader.at_eof():
+                    answers += await reader.read()
+            writer.close()
+            assert answers.count(b"HTTP/1.1 200 OK") == 2
+
+    asyncio.run(main())

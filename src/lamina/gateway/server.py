@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from math import ceil
 from multiprocessing import parent_process
@@ -25,7 +26,7 @@ import httptools
 import msgspec
 import uvicorn
 from prometheus_client.multiprocess import mark_process_dead
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.supervisors import multiprocess
 
 from lamina.core.text.characters import lower_ascii
@@ -266,6 +267,11 @@ class JoinedWrites:
             self._head = b""
 
 
+def _join_writes(cycle: RequestResponseCycle) -> None:
+    """Write the head of an answer together with the first bytes of its body."""
+    cycle.transport = JoinedWrites(cycle.transport)  # type: ignore[assignment]
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """Uvicorn's protocol with a deadline for the headers of a request, and a limit on their size.
 
@@ -344,7 +350,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_timer()
         if not self.transport.is_closing() and not self._offers_other_protocol():
             super().on_headers_complete()
-            self._link = ClientLink(self.flow.resume_reading, self._last_head, self._join_writes)
+            join_writes = partial(_join_writes, self.cycle)
+            self._link = ClientLink(self.flow.resume_reading, self._last_head, join_writes)
             self.scope[FLOW] = self.flow  # type: ignore[literal-required]
             self.scope[LINK] = self._link  # type: ignore[literal-required]
 
@@ -380,10 +387,6 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
         self.transport.close()
-
-    def _join_writes(self) -> None:
-        """Write the head of the answer together with the first bytes of its body."""
-        self.cycle.transport = JoinedWrites(self.transport)  # type: ignore[assignment]
 
     def _start_timer(self) -> None:
         self._stop_timer()
