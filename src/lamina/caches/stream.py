@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -85,7 +84,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.replace(block, tokens=count)
             for block, count in zip(self.blocks, tokens, strict=False)
         ]
-        return msgspec.structs.replace(self, blocks=(*weighed, *islice(self.blocks, len(weighed), None)))
+        return msgspec.structs.replace(self, blocks=tuple(weighed) + self.blocks[len(weighed) :])
 
 
 def write_seam(block: StreamBlock) -> bytes:

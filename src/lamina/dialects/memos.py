@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from itertools import chain, compress, islice
+from itertools import chain, compress
 from itertools import count as count_up
 from operator import is_, not_
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -201,8 +201,8 @@ class ParseMemo:
 
         The segments of all of them are returned, after those of the `lead`, which came from no message.
         """
-        old_segments = islice(unchanged.log, unchanged.lead_count, None)
-        log = (*lead, *old_segments, *chain.from_iterable(groups))
+        # Tuples are joined at once. Unpacking them would make a list of all segments first.
+        log = tuple(lead) + unchanged.log[unchanged.lead_count :] + tuple(chain.from_iterable(groups))
         self.grown_log = GrownLog()
         if len(lead) == unchanged.lead_count:
             self.grown_log = GrownLog(log, self.past.log, first=len(lead), end=len(unchanged.log))

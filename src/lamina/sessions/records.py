@@ -100,8 +100,8 @@ def read_records(bodies: Sequence[bytes], *, after: LiveLog | None = None) -> Li
     controls = [_decode_control(body, place) for place, body in enumerate(bodies, earlier.count)]
     count = earlier.count + len(bodies)
     if not any(controls):
-        log_with_new = (*earlier.log, *decode(bodies))
-        places_with_new = (*earlier.places, *range(earlier.count, count))
+        log_with_new = earlier.log + tuple(decode(bodies))
+        places_with_new = earlier.places + tuple(range(earlier.count, count))
         return replace(earlier, log=log_with_new, places=places_with_new, count=count)
     log = list(earlier.log)
     places = list(earlier.places)  # those of undecoded records too

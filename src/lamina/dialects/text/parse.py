@@ -114,7 +114,7 @@ def _read_log(prompt: str, memo: ParseMemo) -> tuple[Segment, ...]:
         same_count += 1
     unchanged = memo.past.first(same_count)
     new_pieces = pieces[same_count - opening.turn_count :]
-    log = (*unchanged.log, *(segment for _, segment in new_pieces))
+    log = unchanged.log + tuple(segment for _, segment in new_pieces)
     memo.grown_log = GrownLog(log, memo.past.log, end=same_count)
     memo.past = ParsedPast(
         sources=unchanged.sources.add([source for source, _ in new_pieces]),
