@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any, NamedTuple
@@ -28,6 +28,15 @@ from lamina.testing.strategies import logs
 from tests.examples import up_to
 
 Log = tuple[Segment, ...]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_names_settle() -> Iterator[None]:
+    """Otherwise only the longest logs would have names and ids that are settled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lamina.core.hashing.SETTLED_AT", 2)
+        patch.setattr("lamina.core.repair.SETTLED_AT", 2)
+        yield
 
 
 class Move(NamedTuple):
@@ -177,6 +186,18 @@ def test_counters_that_share_a_name_do_not_share_their_counts(other: Counter) ->
     log, memo = [user("One"), call("ls", {}, id="c1"), result("a.md", id="c1")], BuildMemo()
     build(log, counter=Counter(name="mine", count=len), memo=memo)
     assert build(log, counter=other, memo=memo).tokens == build(log, counter=other).tokens
+
+
+def test_words_that_come_again_late_and_results_of_old_calls_are_known_to_a_memo() -> None:
+    memo, ledger, log = BuildMemo(), Ledger(), [user("Begin."), assistant("Yes.")]
+    for number in range(9):
+        question = "Again?" if number % 4 == 0 else f"And {number}?"
+        log += [user(question), call("read", {}, id=f"c{number}"), result("found", id=f"c{number}")]
+        log += [result("found at last", id="c0")] if number % 4 == 3 else []
+        log += [assistant("Yes.")]
+        with_memo = build([*log, user("Go on.")], ledger=ledger, memo=memo)
+        assert is_same_request(with_memo, build([*log, user("Go on.")], ledger=ledger))
+        ledger = with_memo.ledger
 
 
 def test_turns_that_are_taken_back_make_the_prompt_a_prompt_again() -> None:

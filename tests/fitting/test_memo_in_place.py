@@ -26,6 +26,16 @@ from tests.dialects.wires import WIRES, Call, Result, Wire
 Message = dict[str, Any]
 Step = list[Message]
 
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_messages_settle() -> Iterator[None]:
+    """Otherwise only the longest conversations would have messages that are remembered as settled."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("core.hashing", "core.repair", "dialects.memos"):
+            patch.setattr(f"lamina.{module}.SETTLED_AT", 3)
+        yield
+
+
 TEXT = "Look at src/parser.py and at lib/lines.ts, and never use tabs. " * 6
 
 

@@ -107,7 +107,7 @@ def fit_request(
     `drop_block=False` if the server has refused the switch that drops thinking which a cut unbinds: then no
     cut is made while the model thinks in an open tool loop.
 
-    Without a `memo` the whole request is read, hashed and counted anew. At 4,000 messages that takes sixty
+    Without a `memo` the whole request is read, hashed and counted anew. At 4,000 messages that takes eighty
     times as long as the next turn with one. No memo is kept in secret: Python has no weak references to
     lists, so it would keep conversations alive that are over.
     """
