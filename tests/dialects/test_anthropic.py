@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lamina import Policy, fit_request
 from lamina.core.build import EMPTY_LEDGER
 from lamina.core.memo import BuildMemo
-from lamina.core.values import Budget, ToolResult
+from lamina.core.values import Budget
 from lamina.dialects.anthropic import DIALECT, find_binding
 from lamina.dialects.anthropic.model import read_version, rejects_prefill, takes_system_messages
 from lamina.dialects.memos import ParseMemo
@@ -74,16 +74,6 @@ def test_a_request_that_grows_stays_valid_for_models_that_bind_thinking(
         again, fresh = fitted(now, budget=budget, ledger=ledger)
         assert (again, fresh.ledger) == (rendered, envelope.ledger)
         ledger = envelope.ledger
-
-
-def test_results_keep_pairing_by_position_where_ids_repeat() -> None:
-    calls = [{"type": "tool_use", "id": "x", "name": n, "input": {"path": f"{n}.py"}} for n in ("one", "two")]
-    answers = [{"type": "tool_result", "tool_use_id": "x", "content": n} for n in ("first", "second")]
-    log = DIALECT.wire.parse(
-        {"messages": [{"role": "assistant", "content": calls}, {"role": "user", "content": answers}]}
-    ).log
-    results = [(s.parts[0].name, s.attrs) for s in log if isinstance(s.parts[0], ToolResult)]
-    assert results == [("one", {"path": "one.py"}), ("two", {"path": "two.py"})]
 
 
 DIRECTIVE = {"role": "system", "content": [], "output_config": {"effort": "low"}}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from lamina import segments
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
@@ -130,24 +128,6 @@ def test_a_fold_that_would_part_parallel_calls_does_not_stand() -> None:
     assert envelope.ledger.folds == ()
 
 
-def test_results_in_several_messages_go_into_one() -> None:
-    calls = [CALL, CALL | {"id": "t2"}]
-    answers = [{"type": "tool_result", "tool_use_id": id_, "content": id_} for id_ in ("t1", "t2")]
-    messages = [
-        STEP[0],
-        *({"role": "assistant", "content": [call]} for call in calls),
-        *({"role": "user", "content": [answer]} for answer in answers),
-        {"role": "user", "content": "go on"},
-    ]
-    sent = fitted({"max_tokens": 1, "messages": messages})[0]["messages"]
-    assert sent == [
-        STEP[0],
-        {"role": "assistant", "content": calls},
-        {"role": "user", "content": answers},
-        {"role": "user", "content": "go on"},
-    ]
-
-
 def test_results_come_first_and_keep_their_call() -> None:
     swapped = {"role": "user", "content": STEP[2]["content"][::-1]}
     sent = fitted({"max_tokens": 1, "messages": [*STEP[:2], swapped]})[0]["messages"]
@@ -160,32 +140,6 @@ def test_a_blank_text_inside_a_result_is_left_out() -> None:
         "messages"
     ]
     assert sent[2]["content"] == [RESULT | {"content": [PICTURE]}]
-
-
-@pytest.mark.parametrize(
-    ("messages", "roles"),
-    [
-        (["system", "user"], ["user"]),
-        (["user", "system", "user"], ["user", "user", "system"]),
-        (["user", "system", "system", "assistant"], ["user", "system", "assistant"]),
-        (["user", "assistant", "system", "user"], ["user", "assistant", "user", "system"]),
-        (
-            ["user", "assistant", "system", "assistant", "user"],
-            ["user", "assistant", "assistant", "user", "system"],
-        ),
-        (["assistant"], ["user", "assistant"]),
-    ],
-)
-def test_messages_stand_where_they_may(messages: list[str], roles: list[str]) -> None:
-    request = {
-        "max_tokens": 1,
-        "messages": [{"role": r, "content": f"{r} {i}"} for i, r in enumerate(messages)],
-    }
-    rendered, _ = fitted(request)
-    assert DIALECT.wire.check(rendered) == []
-    assert [message["role"] for message in rendered["messages"]] == roles
-    text = str(rendered)
-    assert all(f"{role} {i}" in text for i, role in enumerate(messages))
 
 
 def test_a_system_message_before_everything_becomes_system_text() -> None:
@@ -254,18 +208,6 @@ def test_what_came_from_elsewhere_is_rendered_from_its_parts() -> None:
         {"type": "tool_result", "tool_use_id": "c2"},
     ]
     assert last == {"role": "user", "content": "go on"}
-
-
-@pytest.mark.parametrize(("model", "role"), [("claude-opus-5-5", "system"), ("claude-sonnet-4-5", "user")])
-def test_later_instructions_are_the_users_where_the_model_takes_no_system_messages(
-    model: str, role: str
-) -> None:
-    log = (segments.system("s"), segments.user("q"))
-    ledger = typed_envelope(*log, model=model).ledger
-    request = typed(*log, segments.memory("new"), model=model, ledger=ledger)
-    assert request["messages"][-1]["role"] == role
-    assert "new" in request["messages"][-1]["content"]
-    assert DIALECT.wire.check(request) == []
 
 
 class Block:

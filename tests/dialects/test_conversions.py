@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, translate
-from lamina.core.values import Document, Image, Raw, Role, Segment, Text, Thinking, ToolResult
+from lamina import Budget, segments, translate
+from lamina.core.build import build
+from lamina.core.layout import Layout
+from lamina.core.values import Document, Image, Raw, RequestHead, Role, Segment, Text, Thinking, ToolResult
 from lamina.dialects import DIALECTS
+from lamina.dialects.translate import choose_options
 from lamina.errors import BudgetExceeded
 from lamina.testing.conformance import MODELS
 from tests.dialects import anthropic_requests as anthropic
@@ -79,6 +82,48 @@ def test_what_another_api_said_is_a_valid_request_there_and_back(
     back = translate(there, dialect=target, to=source, model=MODELS[source]).request
     assert DIALECTS[source].wire.check(back) == []
     assert "unnamed" not in json.dumps(back, default=str)
+
+
+FROM_ELSEWHERE = [
+    segments.system("Be brief."),
+    segments.user((Text("See"), Image(data="aGk=", media_type="image/png"))),
+    segments.thinking("hm", signature="s"),
+    segments.assistant("I look.", joins=True),
+    segments.call("take shot", {"of": "window"}, id="c1"),
+    segments.call("log", {}, id="c2"),
+    segments.result((Text("taken"), Image(data="aGk=", media_type="image/png")), id="c1"),
+    segments.result("broken", id="c2", error=True, joins=True),
+    segments.system("Be loud."),
+    segments.user("And?"),
+]
+WRITTEN: dict[str, str] = {
+    "anthropic": "user assistant user user user",
+    "openai_chat": "system user assistant tool tool user system user",
+    "openai_responses": "user assistant function_call function_call function_call_output "
+    "function_call_output system user",
+    "gemini": "user model user user user",
+    "ollama": "system user assistant tool tool system user",
+    "bedrock_converse": "user assistant user",
+}
+"""Who speaks in the turns that are made of it, or the sort of an item without a role."""
+
+SIGNING = ("anthropic", "gemini", "bedrock_converse")
+"""APIs that take signed thinking which nobody says is another's."""
+
+
+@pytest.mark.parametrize("target", WRITTEN)
+def test_a_log_that_came_from_elsewhere_is_written_from_its_parts(target: str) -> None:
+    head = RequestHead(parameters={"model": MODELS[target], "max_tokens": 9})
+    options = choose_options(DIALECTS[target], head, layout=Layout(context="logged"))
+    request = DIALECTS[target].wire.render(build(FROM_ELSEWHERE, head=head, options=options))
+    assert DIALECTS[target].wire.check(request) == []
+    turns = request.get("messages") or request.get("input") or request["contents"]
+    assert " ".join(turn.get("role") or turn["type"] for turn in turns) == WRITTEN[target]
+    written = json.dumps(request)
+    for words in ("Be brief.", "Be loud.", "See", "aGk=", "I look.", "taken", "broken", "And?"):
+        assert words in written
+    assert "take_shot" in written or target == "ollama"
+    assert ("hm" in written) is (target in SIGNING)
 
 
 # What cannot be said

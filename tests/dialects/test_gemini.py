@@ -262,47 +262,6 @@ def test_unsigned_calls_of_earlier_turns_stay_as_they_came() -> None:
     assert sent(original_request)[1] is original_request["contents"][1]
 
 
-def test_what_came_from_elsewhere_is_written_in_the_shape_of_the_sdk() -> None:
-    picture = Image(data="aGk=", media_type="image/png")
-    log = [
-        segments.system("Be brief."),
-        segments.user(
-            (Text("See"), picture, Document(name="a.pdf", data="JVBE", media_type="application/pdf"))
-        ),
-        segments.assistant("I look."),
-        segments.call("take shot", {"of": "window"}, id="c1"),
-        segments.call("log", {}, id="c2"),
-        segments.result((Text("taken"), picture), id="c1"),
-        segments.result("broken", id="c2", error=True, joins=True),
-        segments.file("a.md", "# A"),
-        segments.user("And?"),
-    ]
-    rendered_request = DIALECT.wire.render(build(log, options=OPTIONS))
-    assert DIALECT.wire.check(rendered_request) == []
-    assert rendered_request.keys() == {"contents", "config"}
-    assert rendered_request["config"] == {"system_instruction": {"parts": [{"text": "Be brief."}]}}
-    assert [content["role"] for content in rendered_request["contents"]] == [
-        "user",
-        "model",
-        "user",
-        "user",
-        "user",
-    ]
-    assert rendered_request["contents"][0]["parts"][1] == {
-        "inline_data": {"mime_type": "image/png", "data": "aGk="}
-    }
-    calls = [part["function_call"] for part in rendered_request["contents"][1]["parts"][1:]]
-    assert calls[0] == {"id": "c1", "name": "take_shot", "args": {"of": "window"}}
-    results = rendered_request["contents"][2]["parts"]
-    assert results[0]["function_response"] == {
-        "id": "c1",
-        "name": "take_shot",
-        "response": {"output": "taken"},
-    }
-    assert results[1]["function_response"]["response"] == {"error": "broken"}
-    assert results[2] == {"inline_data": {"mime_type": "image/png", "data": "aGk="}}
-
-
 def test_later_instructions_are_said_by_the_user() -> None:
     log = [
         segments.system("Be brief."),

@@ -5,14 +5,11 @@ from typing import Any
 
 import pytest
 
-from lamina import segments
-from lamina.core.build import build
 from lamina.core.values import Document, Image, Raw, Role, Text, ToolCall, ToolResult
 from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.openai_chat.parse import read_extra_fields
 from lamina.errors import BadInput
 from tests.dialects.openai_chat_requests import (
-    OPTIONS,
     PIXEL,
     Json,
     answered,
@@ -99,13 +96,6 @@ def test_roles_kinds_and_joins() -> None:
     assert {s.origin for s in log} == {"openai_chat"}
 
 
-def test_a_result_is_named_after_its_call_by_position_where_ids_repeat() -> None:
-    calls = (called("x", "read_file"), called("x", "bash", '{"command": "ls"}'))
-    log = DIALECT.wire.parse(request(user(), asks(*calls), answers("x"), answers("x"))).log
-    assert [s.parts[0].name for s in log if isinstance(s.parts[0], ToolResult)] == ["read_file", "bash"]
-    assert [s.attrs for s in log if s.kind == "tool_result"] == [{"path": "src/a.py"}, {}]
-
-
 def test_a_lowered_message_is_a_copy_in_which_the_rest_is_the_same() -> None:
     old = asks(called("c1", "write", json.dumps({"path": "a", "text": "long " * 900})), server="kept")
     messages = sent(
@@ -187,37 +177,6 @@ def test_an_id_that_a_server_uses_for_every_call_is_left_alone() -> None:
 def test_what_a_provider_would_refuse_is_mended(messages: list[Json]) -> None:
     assert DIALECT.wire.check(request(*messages))
     sent(request(*messages))
-
-
-def test_what_came_from_elsewhere_is_written_from_its_parts() -> None:
-    picture = Image(data="aGk=", media_type="image/png")
-    log = [
-        segments.system("Be brief."),
-        segments.user(
-            (Text("See"), picture, Document(name="a.pdf", data="JVBE", media_type="application/pdf"))
-        ),
-        segments.thinking("hm", signature="s"),
-        segments.assistant("I look.", joins=True),
-        segments.call("shot", {"of": "window"}, id="c1"),
-        segments.call("log", {}, id="c2"),
-        segments.result((Text("taken"), picture), id="c1"),
-        segments.result("empty", id="c2", joins=True),
-        segments.thinking("only thought"),
-        segments.file("a.md", "# A"),
-        segments.user("And?"),
-    ]
-    rendered_request = DIALECT.wire.render(build(log, options=OPTIONS))
-    assert DIALECT.wire.check(rendered_request) == []
-    roles = [message["role"] for message in rendered_request["messages"]]
-    assert roles == ["system", "user", "assistant", "tool", "tool", "user", "user", "user"]
-    assert [part["type"] for part in rendered_request["messages"][1]["content"]] == [
-        "text",
-        "image_url",
-        "file",
-    ]
-    assert rendered_request["messages"][2]["content"] == "I look."
-    assert rendered_request["messages"][3]["content"] == "taken"
-    assert rendered_request["messages"][5]["content"][0]["image_url"]["url"] == "data:image/png;base64,aGk="
 
 
 def test_names_that_the_request_defines_are_left_alone() -> None:

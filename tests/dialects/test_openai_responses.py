@@ -7,15 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import segments
-from lamina.core.build import build
 from lamina.core.values import Document, Image, Raw, Role, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.openai_responses import DIALECT
-from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
 from tests.dialects.openai_responses_requests import (
-    AS_LOGGED,
     PIXEL,
     Json,
     answers,
@@ -167,13 +163,6 @@ def test_roles_kinds_and_joins() -> None:
     assert [s.joins for s in log] == [False, False, True, True, False]
 
 
-def test_a_result_is_named_after_its_call_by_position_where_ids_repeat() -> None:
-    two_calls = (calls("x"), calls("x", "bash", '{"command": "ls"}'))
-    log = DIALECT.wire.parse(request(user(), *two_calls, answers("x"), answers("x"))).log
-    assert [s.parts[0].name for s in log if isinstance(s.parts[0], ToolResult)] == ["read_file", "bash"]
-    assert [s.attrs for s in log if s.kind == "tool_result"] == [{"path": "src/a.py"}, {}]
-
-
 def test_a_string_is_what_the_user_says_and_stays_a_string() -> None:
     body = {"model": "m", "input": "Hello"}
     assert [(s.role, s.parts) for s in DIALECT.wire.parse(body).log] == [(Role.USER, (Text("Hello"),))]
@@ -222,45 +211,6 @@ def test_a_request_that_only_continues_has_no_input() -> None:
 def test_what_the_api_would_refuse_is_mended(items: list[Json]) -> None:
     assert DIALECT.wire.check(request(*items))
     sent(request(*items))
-
-
-def test_what_came_from_elsewhere_is_written_from_its_parts() -> None:
-    picture = Image(data="aGk=", media_type="image/png")
-    log = [
-        segments.system("Be brief."),
-        segments.system("In French."),
-        segments.user(
-            (Text("See"), picture, Document(name="a.pdf", data="JVBE", media_type="application/pdf"))
-        ),
-        segments.thinking("hm", signature="s"),
-        segments.assistant("I look.", joins=True),
-        segments.call("files/read", {"of": "window"}, id="c1"),
-        segments.call("log", {}, id="c2"),
-        segments.result((Text("taken"), picture), id="c1"),
-        segments.result("nothing", id="c2", joins=True, error=True),
-        segments.user("And?"),
-    ]
-    envelope = build(
-        log, options=choose_options(DIALECT, DIALECT.wire.parse(request(user())).head, layout=AS_LOGGED)
-    )
-    rendered = DIALECT.wire.render(envelope)
-    assert DIALECT.wire.check(rendered) == []
-    assert rendered["instructions"] == "Be brief.\n\nIn French."
-    items = rendered["input"]
-    assert [item["type"] for item in items] == [
-        "message",
-        "message",
-        "function_call",
-        "function_call",
-        "function_call_output",
-        "function_call_output",
-        "message",
-    ]
-    assert [part["type"] for part in items[0]["content"]] == ["input_text", "input_image", "input_file"]
-    assert items[1] == {"type": "message", "role": "assistant", "content": "I look."}
-    assert items[2]["name"] == "files_read"
-    assert [part["type"] for part in items[4]["output"]] == ["input_text", "input_image"]
-    assert items[5]["output"] == "Error: nothing"
 
 
 def test_names_that_the_request_defines_are_left_alone() -> None:

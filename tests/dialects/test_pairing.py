@@ -165,6 +165,15 @@ def test_a_memo_changes_no_pair(wire: Wire, seed: int, seen: int) -> None:
     assert [segment.parts for segment in remembered.log] == [segment.parts for segment in fresh.log]
 
 
+@pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+def test_a_result_is_named_after_its_call_by_position_where_ids_repeat(wire: Wire) -> None:
+    calls = [Call("x", "read", {"path": "a.py"}), Call("x", "grep", {"path": "b.py"})]
+    results = wire.answer([Result("x", "", "1"), Result("x", "", "2")])
+    log = DIALECTS[wire.name].wire.parse(wire.request([wire.ask("go"), *wire.call(calls), *results])).log
+    named = [(part.name, each.attrs) for each in log if isinstance(part := each.parts[0], ToolResult)]
+    assert named == [("read", {"path": "a.py"}), ("grep", {"path": "b.py"})]
+
+
 @given(seed=st.integers(0, 2**32))
 def test_a_name_that_a_client_of_ollama_gave_is_never_overwritten(seed: int) -> None:
     wire = WIRES["ollama"]
