@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lamina import Budget, explain, fit_request
+from lamina.core import Raw
 from lamina.core.opaque_blocks import read_api_calls, readable_text
-from lamina.core.values import Raw
 
 TRACKER = {"type": "mcp_toolset", "mcp_server_name": "tracker"}
 SERVERS = [{"type": "url", "url": "https://tracker.example/mcp", "name": "tracker"}]

@@ -7,13 +7,12 @@ from statistics import median
 
 import pytest
 
-from lamina.core.build import build
+from lamina import Budget, BuildMemo, Envelope, Form, Ledger, RequestHead, Role, Segment, build
+from lamina.core import CHARS4, Counter
 from lamina.core.cut_target import FEW_STEPS, LEAST_SPARED, RESERVE, derive_limits, reserve
 from lamina.core.digests import SHARE, is_digest
-from lamina.core.envelope import Envelope
-from lamina.core.memo import BuildMemo
-from lamina.core.tokens import CHARS4, ESTIMATE, Counter
-from lamina.core.values import Budget, Form, Ledger, Preference, RequestHead, Role, Segment
+from lamina.core.tokens import ESTIMATE
+from lamina.core.values import Preference
 from lamina.segments import assistant, call, result, system, user
 
 WORDS = "the parser of order_{n} reads line_{n}.txt and total_{n} of it; "

@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from lamina import segments
-from lamina.core.build import build
+from lamina import Budget, Form, Ledger, Options, Role, Segment, build, recall, segments
+from lamina.core import Image, Raw, Text, Thinking
 from lamina.core.laws import LAWS, Case
-from lamina.core.options import Options
-from lamina.core.recall import recall
-from lamina.core.values import Budget, Form, Image, Ledger, Raw, Role, Segment, Text, Thinking
 
 WHY = "elsewhere has no words for it"
 SIGNED = Segment(role=Role.ASSISTANT, kind="thinking", parts=(Thinking(text="hm " * 90, signature="s"),))

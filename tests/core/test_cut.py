@@ -7,34 +7,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina.core.bound_thinking import AFTER_CUT, Binding
-from lamina.core.build import build, plan_cut
-from lamina.core.cut import OPEN_LOOP, CutPlan
-from lamina.core.cut_target import derive_limits
-from lamina.core.digests import find_runs, lay_folds
-from lamina.core.envelope import Envelope
-from lamina.core.kinds import KINDS, recoverable
-from lamina.core.ladder import REPLY_LIMIT
-from lamina.core.ledger import SAME_TEXT_LATER
-from lamina.core.lowering import lower_entry
-from lamina.core.options import Options
-from lamina.core.run_text import write_title as one_line
-from lamina.core.tokens import CHARS4, part_cost
-from lamina.core.values import (
+from lamina import (
     Budget,
+    BudgetExceeded,
     Entry,
-    Fold,
+    Envelope,
     Form,
     Layer,
     Ledger,
+    Options,
     RequestHead,
     Role,
     Segment,
-    Text,
-    Thinking,
+    build,
 )
+from lamina.core import CHARS4, KINDS, Text, Thinking
+from lamina.core.bound_thinking import AFTER_CUT, Binding
+from lamina.core.build import plan_cut
+from lamina.core.cut import OPEN_LOOP, CutPlan
+from lamina.core.cut_target import derive_limits
+from lamina.core.digests import find_runs, lay_folds
+from lamina.core.kinds import recoverable
+from lamina.core.ladder import REPLY_LIMIT
+from lamina.core.ledger import SAME_TEXT_LATER
+from lamina.core.lowering import lower_entry
+from lamina.core.run_text import write_title as one_line
+from lamina.core.tokens import part_cost
+from lamina.core.values import Fold
 from lamina.core.wording import PLAIN
-from lamina.errors import BudgetExceeded
 from lamina.segments import assistant, call, file, memory, result, system, thinking, user
 from lamina.testing.laws import cases
 from lamina.testing.strategies import Story, stories

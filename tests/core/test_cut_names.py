@@ -8,17 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core import run_text
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.memo import BuildMemo
+from lamina import Budget, BuildMemo, Envelope, Ledger, Role, Segment, build
+from lamina.core import CHARS4, run_text, text_of
 from lamina.core.reminders import is_reminder
 from lamina.core.run_text import NO_USES, NameUses
 from lamina.core.text.excerpts import count_names, find_shown_names, find_written_names
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Ledger, Role, Segment
-from lamina.core.wording import text_of
-from lamina.replay.generated_sessions import generate_session, split_calls
+from lamina.replay import generate_session, split_calls
 from lamina.segments import assistant, call, result, system, user
 
 BUDGET = Budget(window=6_000, reserve=0)

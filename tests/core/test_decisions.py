@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from lamina import Budget, Ledger, build
-from lamina.core.envelope import Envelope
-from lamina.core.options import Options
+from lamina import Budget, Envelope, Form, Ledger, Options, Segment, build
+from lamina.core import CHARS4, Counter, text_of
 from lamina.core.text.clipping import clip, clip_lines, shorten, truncate, truncate_bytes
 from lamina.core.text.outline import looks_tabular, outline_csv
 from lamina.core.text.spoken_messages import SpokenMessage
 from lamina.core.text.user_words import AROUND_MESSAGE, SpokenMessages, quote_messages
-from lamina.core.tokens import CHARS4, Counter, Framing
-from lamina.core.values import Form, Segment
-from lamina.core.wording import text_of
+from lamina.core.tokens import Framing
 from lamina.segments import assistant, call, file, result, system, user
 
 LETTERS = Counter(name="letters", count=len, framing=Framing(name="none", message=0, tool=0))

@@ -12,8 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core import cut_digests, run_text
-from lamina.core.build import build
+from lamina import Budget, BuildMemo, Entry, Ledger, Role, Segment, build
+from lamina.core import (
+    CHARS4,
+    KINDS,
+    Document,
+    Image,
+    Kind,
+    Kinds,
+    Part,
+    Raw,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    cut_digests,
+    run_text,
+    text_of,
+)
 from lamina.core.digests import (
     NOTES_TITLE,
     DigestSize,
@@ -24,9 +40,7 @@ from lamina.core.digests import (
     write_digest,
 )
 from lamina.core.entries import begins_with
-from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
-from lamina.core.memo import BuildMemo
 from lamina.core.run_text import Reader, ReadSegment, RunText, write_title
 from lamina.core.text import facts as facts_module
 from lamina.core.text import gist
@@ -34,25 +48,9 @@ from lamina.core.text.facts import SentenceWords, value_sentences
 from lamina.core.text.gist import LONGEST_MESSAGE
 from lamina.core.text.sentences import split_sentences
 from lamina.core.text.user_words import REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
-from lamina.core.tokens import CHARS4
-from lamina.core.values import (
-    Budget,
-    Document,
-    Entry,
-    Fold,
-    Image,
-    Ledger,
-    Part,
-    Raw,
-    Role,
-    Segment,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
-from lamina.core.wording import PLAIN, text_of
-from lamina.replay.generated_sessions import generate_session, split_calls
+from lamina.core.values import Fold
+from lamina.core.wording import PLAIN
+from lamina.replay import generate_session, split_calls
 
 
 def in_two_voices(

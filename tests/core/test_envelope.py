@@ -7,18 +7,29 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope, check_laws
-from lamina.core.explanation import explain, format_manifest, join_folds
+from lamina import (
+    BadInput,
+    Budget,
+    Envelope,
+    Form,
+    Layer,
+    Ledger,
+    Options,
+    RequestHead,
+    Role,
+    Segment,
+    build,
+    explain,
+    recall,
+)
+from lamina.core import RFC, Filter, Layout
+from lamina.core.envelope import check_laws
+from lamina.core.explanation import format_manifest, join_folds
 from lamina.core.hashing import handle
-from lamina.core.layout import Filter, Layout
-from lamina.core.options import Options
-from lamina.core.recall import recall
-from lamina.core.tokens import RFC, part_cost
-from lamina.core.values import Budget, Calibration, Form, Layer, Ledger, RequestHead, Role, Segment
-from lamina.dialects import DIALECTS, openai_chat
-from lamina.dialects.port import Dialect
-from lamina.errors import BadInput, LawBroken
+from lamina.core.tokens import part_cost
+from lamina.core.values import Calibration
+from lamina.dialects import DIALECTS, Dialect, openai_chat
+from lamina.errors import LawBroken
 from lamina.segments import assistant, call, file, memory, result, system, user
 from lamina.testing.laws import cases
 from lamina.testing.strategies import Story, stories

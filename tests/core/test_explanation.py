@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina import Budget, BuildMemo, Ledger, build, explain, fit_request
-from lamina.core.envelope import Envelope
-from lamina.core.explanation import ManifestRow, describe_row, join_folds
-from lamina.core.values import Form, Layer
+from lamina import Budget, BuildMemo, Envelope, Form, Layer, Ledger, build, explain, fit_request
+from lamina.core import ManifestRow
+from lamina.core.explanation import describe_row, join_folds
 from lamina.segments import assistant, call, file, result, system, user
 
 

@@ -5,31 +5,24 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.epochs import HISTORY_CHANGED, REWORDED
-from lamina.core.laws import BuildInputs, Case, audit
-from lamina.core.ledger import SAME_TEXT_LATER, STEP_IS_FOLDED
-from lamina.core.memo import BuildMemo
-from lamina.core.options import Options
-from lamina.core.tokens import CHARS4, Counter
-from lamina.core.values import (
-    LEDGER_VERSION,
+from lamina import (
+    BadInput,
     Budget,
-    Cut,
-    Digest,
-    Fold,
+    BudgetExceeded,
+    BuildMemo,
+    Envelope,
     Form,
     Ledger,
-    LedgerLine,
-    Ref,
+    Options,
     Role,
     Segment,
-    Text,
-    ToolResult,
+    build,
 )
-from lamina.core.wording import text_of
-from lamina.errors import BadInput, BudgetExceeded
+from lamina.core import CHARS4, Counter, Cut, Text, ToolResult, audit, text_of
+from lamina.core.epochs import HISTORY_CHANGED, REWORDED
+from lamina.core.laws import BuildInputs, Case
+from lamina.core.ledger import SAME_TEXT_LATER, STEP_IS_FOLDED
+from lamina.core.values import LEDGER_VERSION, Digest, Fold, LedgerLine, Ref
 from lamina.segments import assistant, call, result, system, thinking, user
 
 SMALL = Budget(window=1_500, reserve=0, keep_last=1)

@@ -10,17 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import BuildMemo, recall
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
+from lamina import BadInput, Budget, BuildMemo, Envelope, Form, Ledger, Options, Role, Segment, build, recall
+from lamina.core import CHARS4, audit, text_of
 from lamina.core.epochs import WHOLE_HISTORY
 from lamina.core.history_window import LastN
-from lamina.core.laws import Case, audit
-from lamina.core.options import Options
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Form, Ledger, Role, Segment
-from lamina.core.wording import text_of
-from lamina.errors import BadInput
+from lamina.core.laws import Case
 from lamina.segments import assistant, call, file, result, system, thinking, user
 
 WORDS = "words that take some room in a message of a chat "

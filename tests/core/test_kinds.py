@@ -5,21 +5,9 @@ from collections import Counter
 
 import pytest
 
-from lamina.core.kinds import (
-    ESSENTIAL,
-    HIGH,
-    KINDS,
-    LOW,
-    MEDIUM,
-    REFERENCE_TAGS,
-    Kind,
-    Retention,
-    kind_of,
-    priority,
-    recoverable,
-)
-from lamina.core.values import Layer, Role, Segment
-from lamina.errors import BadInput
+from lamina import BadInput, Layer, Role, Segment
+from lamina.core import HIGH, KINDS, LOW, Kind
+from lamina.core.kinds import ESSENTIAL, MEDIUM, REFERENCE_TAGS, Retention, kind_of, priority, recoverable
 from lamina.segments import file, segment, selected_text, user
 
 TICKET = Kind(tag="ticket", role=Role.USER, layer=Layer.TURN, attributes=("number",), attachment=True)

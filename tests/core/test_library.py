@@ -6,32 +6,29 @@ from typing import Literal
 import msgspec
 import pytest
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.epochs import LIBRARY_GREW, TURN_SCOPED
-from lamina.core.hashing import handle
-from lamina.core.history_window import LastN
-from lamina.core.layout import Layout
-from lamina.core.library import SENT_AGAIN
-from lamina.core.memo import BuildMemo
-from lamina.core.options import Options
-from lamina.core.recall import recall
-from lamina.core.tokens import CHARS4
-from lamina.core.turns import ATTACHED_TWICE
-from lamina.core.values import (
+from lamina import (
+    BadInput,
     Budget,
-    Digest,
+    BuildMemo,
     Entry,
+    Envelope,
     Form,
     Layer,
     Ledger,
-    LedgerLine,
+    Options,
     Role,
     Segment,
-    Text,
+    build,
+    recall,
 )
-from lamina.core.wording import Wording, WordingPlace, text_of
-from lamina.errors import BadInput
+from lamina.core import CHARS4, Layout, Text, Wording, text_of
+from lamina.core.epochs import LIBRARY_GREW, TURN_SCOPED
+from lamina.core.hashing import handle
+from lamina.core.history_window import LastN
+from lamina.core.library import SENT_AGAIN
+from lamina.core.turns import ATTACHED_TWICE
+from lamina.core.values import Digest, LedgerLine
+from lamina.core.wording import WordingPlace
 from lamina.segments import (
     assistant,
     call,

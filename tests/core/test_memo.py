@@ -10,19 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
+from lamina import (
+    Budget,
+    BudgetExceeded,
+    BuildMemo,
+    Envelope,
+    Form,
+    Layer,
+    Ledger,
+    Options,
+    Role,
+    Segment,
+    build,
+)
+from lamina.core import CHARS4, RFC, Counter, Filter, Layout, Raw, Thinking, Wording
 from lamina.core.laws import is_same_request
-from lamina.core.layout import Filter, Layout
 from lamina.core.log_pieces import may_split_at
-from lamina.core.memo import BuildMemo
-from lamina.core.options import Options
 from lamina.core.repair import ScanMemory, repair
-from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing
-from lamina.core.values import Budget, Form, Layer, Ledger, Raw, Role, Segment, Thinking
-from lamina.core.wording import Wording
-from lamina.errors import BudgetExceeded
-from lamina.replay.generated_sessions import generate_session, split_calls
+from lamina.core.tokens import ESTIMATE, Framing
+from lamina.replay import generate_session, split_calls
 from lamina.segments import assistant, call, file, result, system, user
 from lamina.testing.strategies import logs
 from tests.examples import up_to

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from lamina import BuildMemo, Form, Ledger, Options, RequestHead
+from lamina.core import CHARS4
 from lamina.core.arrange import draft_log
 from lamina.core.entries import identify_attachment
 from lamina.core.hashing import chain_root
-from lamina.core.memo import BuildMemo
 from lamina.core.moved_copies import move_full_forms
-from lamina.core.options import BuildContext, Options
+from lamina.core.options import BuildContext
 from lamina.core.scale import make_scale
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Form, Ledger, RequestHead
 from lamina.segments import assistant, file, user
 
 SPEC = "The importer reads one file and writes one table. " * 20

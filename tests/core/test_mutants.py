@@ -7,17 +7,15 @@ import re
 import msgspec
 import pytest
 
-from lamina.core.build import build, plan_cut
+from lamina import Budget, Envelope, Form, Layer, Ledger, Options, Role, Segment, build
+from lamina.core import CHARS4, Counter, Filter, Layout, Text, text_of
+from lamina.core.build import plan_cut
 from lamina.core.cut_target import PRICING, Growth, Rates, choose_target
-from lamina.core.envelope import Envelope
 from lamina.core.laws import LAWS, Case
-from lamina.core.layout import Filter, Layout
 from lamina.core.ledger import rewind
-from lamina.core.options import Options
 from lamina.core.recall import list_refs
-from lamina.core.tokens import CHARS4, Counter, Framing
-from lamina.core.values import Budget, Fold, Form, Layer, Ledger, Role, Segment, Text
-from lamina.core.wording import text_of
+from lamina.core.tokens import Framing
+from lamina.core.values import Fold
 from lamina.segments import assistant, call, project, result, thinking, user
 
 LETTERS = Counter(name="letters", count=len, framing=Framing(name="none", message=0, tool=0))

@@ -5,11 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lamina.core.build import build
-from lamina.core.laws import Case, audit
-from lamina.core.layout import Layout
-from lamina.core.options import Options
-from lamina.core.values import Budget, Form, Layer, Segment
+from lamina import Budget, Form, Layer, Options, Segment, build
+from lamina.core import Layout, audit
+from lamina.core.laws import Case
 from lamina.errors import LawBroken
 from lamina.segments import assistant, note, system, user
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.explanation import describe_row, explain
+from lamina import Budget, Envelope, Form, Segment, build, explain
+from lamina.core import CHARS4
+from lamina.core.explanation import describe_row
 from lamina.core.need import (
     AGES,
     DOUBLING,
@@ -20,8 +20,6 @@ from lamina.core.need import (
     scale_ripeness,
     weigh_results,
 )
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Form, Segment
 from lamina.segments import assistant, call, result, user
 
 WORDS = "word " * 800

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lamina.core.build import build
+from lamina import BadInput, Budget, Form, Ledger, Options, RequestHead, Segment, build
+from lamina.core import CHARS4, Move, Order, OrderView
 from lamina.core.cut_target import (
     BACK,
     NEED,
@@ -20,11 +21,7 @@ from lamina.core.cut_target import (
 )
 from lamina.core.entries import pair_calls
 from lamina.core.ladder import TOKEN_VALUES, ripeness
-from lamina.core.options import Options
-from lamina.core.orders import Batch, Move, Order, OrderView
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Form, Ledger, RequestHead, Segment
-from lamina.errors import BadInput
+from lamina.core.orders import Batch
 from lamina.segments import assistant, call, result, user
 
 CODE = "\n".join(f"def load_{n}(path): return parse_{n}(path)" for n in range(200))

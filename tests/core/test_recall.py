@@ -5,13 +5,12 @@ import json
 import pytest
 from hypothesis import given, settings
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
+from lamina import Budget, BudgetExceeded, Envelope, Form, Ledger, Segment, build, recall
+from lamina.core import CHARS4
 from lamina.core.hashing import handle
-from lamina.core.recall import identify_segments, list_refs, recall
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Digest, Form, Ledger, Ref, Segment
-from lamina.errors import BudgetExceeded, NotFound
+from lamina.core.recall import identify_segments, list_refs
+from lamina.core.values import Digest, Ref
+from lamina.errors import NotFound
 from lamina.segments import assistant, call, file, result, user
 from lamina.testing.strategies import Story, stories
 from tests.examples import up_to

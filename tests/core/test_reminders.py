@@ -11,15 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina import Budget, BuildMemo, Ledger, build
-from lamina.core import arrange, remind
-from lamina.core.envelope import Envelope
-from lamina.core.laws import BuildInputs, Case, audit
-from lamina.core.options import Options
+from lamina import Budget, BuildMemo, Entry, Envelope, Form, Layer, Ledger, Options, Role, Segment, build
+from lamina.core import CHARS4, arrange, audit, remind, text_of
+from lamina.core.laws import BuildInputs, Case
 from lamina.core.reminders import is_reminder
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Entry, Form, Layer, Role, Segment
-from lamina.core.wording import text_of
 from lamina.errors import LawBroken
 from lamina.segments import assistant, call, file, result, system, user
 

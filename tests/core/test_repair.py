@@ -7,18 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
+from lamina import BadInput, Entry, Envelope, Form, Ledger, Options, Role, Segment, build, diff
+from lamina.core import CHARS4, Filter, Layout, Repairs, Text, ToolCall, ToolResult, text_of
 from lamina.core.laws import Case, calls_and_results_pair
-from lamina.core.layout import Filter, Layout
-from lamina.core.options import Options
-from lamina.core.repair import ANSWERED, ENDED, UNANSWERED, Repairs
-from lamina.core.tokens import CHARS4
+from lamina.core.repair import ANSWERED, ENDED, UNANSWERED
 from lamina.core.turns import OWN_TURN_ONLY
-from lamina.core.values import Entry, Form, Ledger, Ref, Role, Segment, Text, ToolCall, ToolResult
-from lamina.core.wording import text_of
-from lamina.diagnose.differences import diff
-from lamina.errors import BadInput
+from lamina.core.values import Ref
 from lamina.segments import assistant, call, memory, result, segment, summary, system, user
 from lamina.testing.strategies import logs
 

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from lamina.core.build import build
+from lamina import Budget, Envelope, Form, Options, RequestHead, Segment, build
+from lamina.core import Cap, Counter, Layout
 from lamina.core.cut_target import PRICING, Growth, Rates, choose_target
-from lamina.core.envelope import Envelope
-from lamina.core.layout import Cap, Layout
-from lamina.core.options import Options
-from lamina.core.tokens import Counter, Framing
-from lamina.core.values import Budget, Form, Preference, RequestHead, Segment
+from lamina.core.tokens import Framing
+from lamina.core.values import Preference
 from lamina.segments import assistant, call, excerpt, file, note, result, system, thinking, user
 
 LETTERS = Counter(name="letters", count=len, framing=Framing(name="none", message=0, tool=0))

@@ -12,13 +12,10 @@ import pytest
 
 from bench.standing_rules import LANGUAGES, Language, RuleTalk, make_talk, rule_talks
 from bench.wishes import recognise_half, wish_talks
-from lamina.core import run_text
-from lamina.core.build import build
+from lamina import Budget, BuildMemo, Envelope, Ledger, Options, Role, Segment, build
+from lamina.core import CHARS4, run_text, text_of
 from lamina.core.digests import is_digest
-from lamina.core.envelope import Envelope
 from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
-from lamina.core.memo import BuildMemo
-from lamina.core.options import Options
 from lamina.core.text.sentences import split_clauses
 from lamina.core.text.spoken_messages import LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.text.standing_rules import (
@@ -28,9 +25,6 @@ from lamina.core.text.standing_rules import (
     weigh_sentence,
 )
 from lamina.core.text.user_words import SpokenMessages, mark_replaced_rules, print_talk, quote_messages
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Ledger, Role, Segment
-from lamina.core.wording import text_of
 from lamina.segments import assistant, call, result, system, thinking, user
 
 _RULE_LINE = re.compile(r"  [0-9]+, rule")

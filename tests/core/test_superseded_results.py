@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.core import ToolCall, ToolResult
 from lamina.core.ladder import Exchange, find_superseded
 from lamina.core.text.subjects import SUBJECT_READERS, ReadableCall, Subject, read_subject
-from lamina.core.values import ToolCall, ToolResult
 
 
 def call(name: str, **arguments: Any) -> ToolCall:

@@ -8,14 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.tokens import (
-    BYTES4,
+from lamina import BadInput
+from lamina.core import (
     CHARS4,
-    ESTIMATE,
     RFC,
-    STRICT,
     Count,
     Counter,
+    Document,
+    Image,
+    Part,
+    Raw,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from lamina.core.tokens import (
+    BYTES4,
+    ESTIMATE,
+    STRICT,
     Framing,
     calibrate,
     calibration_for,
@@ -23,9 +34,8 @@ from lamina.core.tokens import (
     part_cost,
     scale_tokens,
     tools_cost,
-)  # fmt: skip
-from lamina.core.values import Calibration, Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
-from lamina.errors import BadInput
+)
+from lamina.core.values import Calibration
 from lamina.models.framing import GENERIC, framing_for
 from lamina.models.names import own_name
 

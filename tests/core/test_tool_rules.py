@@ -8,17 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, Ledger, build, recall
-from lamina.core.envelope import Envelope
-from lamina.core.laws import BuildInputs, Case, audit
-from lamina.core.memo import BuildMemo
-from lamina.core.options import Options
-from lamina.core.tokens import CHARS4
+from lamina import (
+    BadInput,
+    Budget,
+    BuildMemo,
+    Envelope,
+    Form,
+    Ledger,
+    Options,
+    Policy,
+    Role,
+    Segment,
+    build,
+    recall,
+)
+from lamina.core import CHARS4, Raw, audit, text_of
+from lamina.core.laws import BuildInputs, Case
 from lamina.core.tool_rules import WHOLE_PART, ToolRule, ToolRules, find_rule
-from lamina.core.values import Form, Raw, Role, Segment
-from lamina.core.wording import text_of
-from lamina.errors import BadInput
-from lamina.fitting.policy import Policy, load_policy
+from lamina.fitting.policy import load_policy
 from lamina.segments import assistant, call, result, system, user
 
 BUDGET = Budget(window=4_000, reserve=0)

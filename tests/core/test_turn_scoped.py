@@ -11,19 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import BuildMemo
+from lamina import Budget, BuildMemo, Envelope, Form, Ledger, Options, RequestHead, Segment, build, diff
 from lamina.caches import rules_for, simulator
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.laws import Case, audit
-from lamina.core.layout import Layout
-from lamina.core.options import Options
-from lamina.core.repair import Repairs
-from lamina.core.tokens import CHARS4
+from lamina.core import CHARS4, Layout, Repairs, audit, text_of
+from lamina.core.laws import Case
 from lamina.core.turns import OWN_TURN_ONLY
-from lamina.core.values import Budget, Form, Ledger, RequestHead, Segment
-from lamina.core.wording import text_of
-from lamina.diagnose import diff
 from lamina.dialects import DIALECTS
 from lamina.fitting.markers import place_markers
 from lamina.segments import assistant, call, clock, memory, note, result, summary, system, thinking, user

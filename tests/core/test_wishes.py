@@ -14,15 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina import Budget, Ledger, build
-from lamina.core.envelope import Envelope
+from lamina import Budget, Envelope, Form, Ledger, Options, Role, Segment, build
+from lamina.core import CHARS4, audit, text_of
 from lamina.core.hashing import handle
-from lamina.core.laws import BuildInputs, Case, audit
-from lamina.core.options import Options
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Form, Role, Segment
+from lamina.core.laws import BuildInputs, Case
 from lamina.core.wishes import NOTE_LIMIT, PINNED_PART, choose_held, read_wishes
-from lamina.core.wording import text_of
 from lamina.fitting.context_tool import answer_context
 from lamina.segments import assistant, call, result, system, user
 

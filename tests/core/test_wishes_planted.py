@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from lamina import Entry, Role
 from lamina.core import build, digests, ladder, wishes
-from lamina.core.values import Entry, Ref, Role, Wish
+from lamina.core.values import Ref, Wish
 from lamina.fitting import context_tool
 from tests.core import test_wishes
 

@@ -11,24 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.build import build
+from lamina import BadInput, Form, Options, Role, Segment, build
+from lamina.core import KINDS, Kind, Part, Text, ToolCall, Wording, text_of
 from lamina.core.hashing import handle, parts_digest
-from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind
-from lamina.core.options import Options
+from lamina.core.kinds import REFERENCE_TAGS
 from lamina.core.text.tags import escape_attribute
-from lamina.core.values import Digest, Form, Part, Role, Segment, Text, ToolCall
-from lamina.core.wording import (
-    ARGUMENT_LIMIT,
-    NAME_LIMIT,
-    PLAIN,
-    TAGGED,
-    Wording,
-    guard,
-    stub,
-    text_of,
-    unguard,
-)
-from lamina.errors import BadInput
+from lamina.core.values import Digest
+from lamina.core.wording import ARGUMENT_LIMIT, NAME_LIMIT, PLAIN, TAGGED, guard, stub, unguard
 from lamina.segments import assistant, call, file, note, result, segment, user
 
 CONTENT = Digest("0123456789ab" + "0" * 52)

@@ -6,19 +6,10 @@ import json
 
 import pytest
 
-from lamina.core.values import (
-    Digest,
-    Document,
-    Form,
-    Image,
-    Part,
-    Raw,
-    Role,
-    Text,
-    ToolCall,
-    ToolResult,
-)
-from lamina.core.wording import ARGUMENT_LIMIT, PLAIN, TAGGED, Wording, text_of
+from lamina import Form, Role
+from lamina.core import Document, Image, Part, Raw, Text, ToolCall, ToolResult, Wording, text_of
+from lamina.core.values import Digest
+from lamina.core.wording import ARGUMENT_LIMIT, PLAIN, TAGGED
 from lamina.segments import call, file, image, note, result, segment, selected_text
 
 CONTENT = Digest("0123456789ab" + "0" * 52)

@@ -9,15 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, Ledger, build, fit_request
+from lamina import (
+    BadInput,
+    Budget,
+    BuildMemo,
+    Envelope,
+    Ledger,
+    Policy,
+    RequestHead,
+    Segment,
+    build,
+    fit_request,
+)
+from lamina.core import CHARS4, audit
 from lamina.core.cut_target import PRICING, Rates, choose_working, derive_limits, find_trigger
-from lamina.core.envelope import Envelope
-from lamina.core.laws import BuildInputs, Case, audit
-from lamina.core.memo import BuildMemo
-from lamina.core.tokens import CHARS4
-from lamina.core.values import RequestHead, Segment
-from lamina.errors import BadInput
-from lamina.fitting.policy import Policy
+from lamina.core.laws import BuildInputs, Case
 from lamina.fitting.server_reports import extend_budget
 from lamina.segments import assistant, call, result, system, user
 

@@ -10,12 +10,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from lamina.core.build import EMPTY_LEDGER, build
-from lamina.core.envelope import Envelope
-from lamina.core.layout import Layout
-from lamina.core.memo import BuildMemo
-from lamina.core.options import Options
-from lamina.core.values import Budget, Ledger
+from lamina import Budget, BuildMemo, Envelope, Ledger, Options, build
+from lamina.core import Layout
+from lamina.core.build import EMPTY_LEDGER
 from lamina.dialects.anthropic import DIALECT, find_binding
 from lamina.dialects.memos import ParseMemo
 

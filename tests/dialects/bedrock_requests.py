@@ -14,13 +14,10 @@ import msgspec
 from botocore.serialize import create_serializer
 from botocore.validate import ParamValidator
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
+from lamina import Budget, Envelope, build
+from lamina.core import Layout
 from lamina.core.hashing import canonical_json
-from lamina.core.layout import Layout
-from lamina.core.values import Budget
-from lamina.dialects.bedrock_converse import DIALECT
-from lamina.dialects.bedrock_converse.blocks import to_sdk_arguments
+from lamina.dialects.bedrock_converse import DIALECT, to_sdk_arguments
 from lamina.dialects.translate import choose_options
 
 Json = dict[str, Any]

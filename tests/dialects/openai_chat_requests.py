@@ -6,11 +6,8 @@ import json
 from random import Random
 from typing import Any
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.layout import Layout
-from lamina.core.options import Options
-from lamina.core.values import Budget
+from lamina import Budget, Envelope, Options, build
+from lamina.core import Layout
 from lamina.dialects.openai_chat import DIALECT
 from tests.dialects.broken import Change, list_broken
 

@@ -15,13 +15,11 @@ from google.genai import types
 from openai.types import Completion
 from openai.types.responses import Response
 
-from lamina.core.build import build
-from lamina.core.values import Segment, Text, Thinking
-from lamina.dialects import DIALECTS
+from lamina import BadInput, Segment, build
+from lamina.core import Text, Thinking
+from lamina.dialects import DIALECTS, Usage
 from lamina.dialects.port import Absorbed
 from lamina.dialects.translate import choose_options
-from lamina.dialects.usage import Usage
-from lamina.errors import BadInput
 
 Json = dict[str, Any]
 

@@ -8,14 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Policy, fit_request
+from lamina import Budget, BudgetExceeded, BuildMemo, Policy, fit_request
 from lamina.core.build import EMPTY_LEDGER
-from lamina.core.memo import BuildMemo
-from lamina.core.values import Budget
 from lamina.dialects.anthropic import DIALECT, find_binding
 from lamina.dialects.anthropic.model import read_version, rejects_prefill, takes_system_messages
 from lamina.dialects.memos import ParseMemo
-from lamina.errors import BudgetExceeded
 from tests.dialects.anthropic_requests import (
     ANSWER,
     COMPACTED,

@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from lamina import Policy
-from lamina.core.values import Budget, Ledger, Role
+from lamina import Budget, Fitted, InvalidRequest, Ledger, Policy, Role, fit_request
 from lamina.dialects.anthropic import DIALECT
 from lamina.dialects.anthropic.markers import find_all_markers, remove_refused_markers
 from lamina.dialects.sending import MOVED
-from lamina.errors import InvalidRequest
-from lamina.fitting.request import Fitted, fit_request
 
 Json = dict[str, Any]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lamina.core.values import Document, Image, Raw, Thinking, ToolResult
+from lamina import BadInput
+from lamina.core import Document, Image, Raw, Thinking, ToolResult
 from lamina.core.wording import describe_segment
 from lamina.dialects.anthropic import DIALECT
 from lamina.dialects.memos import ParseMemo
-from lamina.errors import BadInput
 from tests.dialects.anthropic_requests import EVERYTHING, SEARCH, Json, fitted
 from tests.dialects.test_anthropic_render import CALL, REST, STEP
 

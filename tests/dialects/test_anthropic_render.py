@@ -4,24 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina import segments
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.options import Options
-from lamina.core.values import (
-    Budget,
-    Digest,
-    Fold,
-    Form,
-    Image,
-    Ledger,
-    LedgerLine,
-    Raw,
-    RequestHead,
-    Role,
-    Segment,
-    Text,
-)
+from lamina import Budget, Envelope, Form, Ledger, Options, RequestHead, Role, Segment, build, segments
+from lamina.core import Image, Raw, Text
+from lamina.core.values import Digest, Fold, LedgerLine
 from lamina.dialects.anthropic import DIALECT
 from tests.dialects.anthropic_requests import MARK, PICTURE, SEARCH, Json, fitted
 

@@ -14,12 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.build import build
-from lamina.core.layout import Layout
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect
+from lamina import BadInput, build
+from lamina.core import Layout
+from lamina.dialects import DIALECTS, Dialect
 from lamina.dialects.translate import choose_options
-from lamina.errors import BadInput
 from lamina.testing.conformance import MODELS, DialectTrial
 
 Json = dict[str, Any]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lamina import BadInput
 from lamina.dialects import DIALECTS
-from lamina.errors import BadInput
 from tests.dialects import bedrock_requests as bedrock
 from tests.dialects import gemini_requests as gemini
 from tests.dialects import ollama_requests as ollama

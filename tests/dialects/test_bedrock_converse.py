@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import fit_request, translate
-from lamina.core.values import Document, Image, Raw, Role, Text, Thinking, ToolCall, ToolResult
+from lamina import Role, fit_request, translate
+from lamina.core import Document, Image, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects import DIALECTS
-from lamina.dialects.bedrock_converse import DIALECT
-from lamina.dialects.bedrock_converse.blocks import make_document_name, to_sdk_arguments
+from lamina.dialects.bedrock_converse import DIALECT, to_sdk_arguments
+from lamina.dialects.bedrock_converse.blocks import make_document_name
 from lamina.dialects.sending import MOVED
 from lamina.testing.conformance import MODELS, DialectTrial
 from tests.dialects.bedrock_requests import (

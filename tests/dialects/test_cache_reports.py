@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lamina.dialects.usage import HIT, NO_REPORT, CacheReport, find_cache_report, read_cache_report
+from lamina.dialects import CacheReport
+from lamina.dialects.usage import HIT, NO_REPORT, find_cache_report, read_cache_report
 
 ASKS = {"diagnostics": {"previous_message_id": "msg_1"}}
 MISS = {"diagnostics": {"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 9}}}

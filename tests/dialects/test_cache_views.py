@@ -12,7 +12,8 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.caches.stream import OWN_JSON, SETTINGS, Stream
+from lamina.caches import Stream
+from lamina.caches.stream import OWN_JSON, SETTINGS
 from lamina.dialects import DIALECTS
 from tests.dialects.bedrock_requests import conversation as converse_conversation
 from tests.dialects.gemini_requests import conversation as gemini_conversation

@@ -9,13 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina import testing
-from lamina.core.repair import Repairs
-from lamina.core.values import RequestHead
-from lamina.dialects import DIALECTS
+from lamina import RequestHead, testing
+from lamina.core import Repairs
+from lamina.dialects import DIALECTS, Dialect, PlainHead
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.port import Dialect, Markers, OwnHead, ParsedRequest, PlainHead
-from lamina.testing.cases import Conformance
+from lamina.dialects.port import Markers, OwnHead, ParsedRequest
+from lamina.testing import Conformance
 
 CASES: list[Conformance] = [
     case for subject in DIALECTS.values() for case in testing.dialect(subject, seeds=(1,))

@@ -11,13 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, segments, translate
-from lamina.core.build import build
-from lamina.core.layout import Layout
-from lamina.core.values import Document, Image, Raw, RequestHead, Role, Segment, Text, Thinking, ToolResult
+from lamina import Budget, BudgetExceeded, RequestHead, Role, Segment, build, segments, translate
+from lamina.core import Document, Image, Layout, Raw, Text, Thinking, ToolResult
 from lamina.dialects import DIALECTS
 from lamina.dialects.translate import choose_options
-from lamina.errors import BudgetExceeded
 from lamina.testing.conformance import MODELS
 from tests.dialects import anthropic_requests as anthropic
 from tests.dialects import bedrock_requests as bedrock
@@ -110,6 +107,9 @@ WRITTEN: dict[str, str] = {
 SIGNING = ("anthropic", "gemini", "bedrock_converse")
 """APIs that take signed thinking which nobody says is another's."""
 
+FLAGGING = SIGNING
+"""APIs in which a result says that it failed."""
+
 
 @pytest.mark.parametrize("target", WRITTEN)
 def test_a_log_that_came_from_elsewhere_is_written_from_its_parts(target: str) -> None:
@@ -124,6 +124,9 @@ def test_a_log_that_came_from_elsewhere_is_written_from_its_parts(target: str) -
         assert words in written
     assert "take_shot" in written or target == "ollama"
     assert ("hm" in written) is (target in SIGNING)
+    log = DIALECTS[target].wire.parse(request).log
+    failed = [part.error for each in log if isinstance(part := each.parts[0], ToolResult)]
+    assert failed == [False, target in FLAGGING], "the others say so in the words of the result"
 
 
 # What cannot be said

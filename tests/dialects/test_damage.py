@@ -17,13 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.envelope import Envelope
-from lamina.core.values import Budget, Form, Segment
-from lamina.dialects import DIALECTS
+from lamina import BadInput, Budget, BudgetExceeded, Envelope, Form, Segment
+from lamina.dialects import DIALECTS, Dialect
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.origins import read_origin
-from lamina.dialects.port import Dialect
-from lamina.errors import BadInput, BudgetExceeded
 from tests.dialects import anthropic_requests as anthropic
 from tests.dialects import gemini_requests as gemini
 from tests.dialects import ollama_requests as ollama

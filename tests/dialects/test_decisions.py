@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lamina.core.build import build
+from lamina import Ledger, Segment, build
+from lamina.core import Layout
 from lamina.core.hashing import stem_of
-from lamina.core.layout import Layout
-from lamina.core.values import Ledger, Ref, Segment
+from lamina.core.values import Ref
 from lamina.dialects import DIALECTS
 from lamina.dialects.openai_responses.reasoning import WITHOUT_ID
 from lamina.dialects.origins import ON_THE_WIRE

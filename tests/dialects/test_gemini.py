@@ -6,24 +6,11 @@ from typing import Any
 
 import pytest
 
-from lamina import segments
-from lamina.core.build import build
-from lamina.core.values import (
-    Document,
-    Image,
-    Raw,
-    RequestHead,
-    Role,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from lamina import BadInput, InvalidRequest, RequestHead, Role, build, fit_request, segments
+from lamina.core import Document, Image, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.gemini import DIALECT
 from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
 from lamina.dialects.memos import ParseMemo
-from lamina.errors import BadInput, InvalidRequest
-from lamina.fitting.request import fit_request
 from tests.dialects.broken import Change
 from tests.dialects.gemini_requests import (
     BREAKS,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from lamina.core.build import build
-from lamina.core.values import Image, Text
+from lamina import build
+from lamina.core import Image, Text
 from lamina.dialects.gemini import DIALECT
 from lamina.dialects.memos import ParseMemo
 from tests.dialects.gemini_requests import fitted

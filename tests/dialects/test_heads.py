@@ -8,9 +8,8 @@ import msgspec
 import pytest
 from google.genai import types
 
-from lamina.core.values import RequestHead
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import PlainHead, Tool
+from lamina import RequestHead
+from lamina.dialects import DIALECTS, PlainHead, Tool
 
 Json = dict[str, Any]
 

@@ -14,14 +14,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.values import Budget, Ledger
-from lamina.dialects import DIALECTS
+from lamina import (
+    BadInput,
+    Budget,
+    BudgetExceeded,
+    Fitted,
+    InvalidRequest,
+    LaminaError,
+    Ledger,
+    Policy,
+    fit_request,
+    translate,
+)
+from lamina.dialects import DIALECTS, Violation
 from lamina.dialects.memos import CheckMemo
-from lamina.dialects.port import Violation
 from lamina.dialects.words import OPENING
-from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError
-from lamina.fitting.policy import Policy
-from lamina.fitting.request import Fitted, RequestMemo, fit_request, translate
+from lamina.fitting import RequestMemo
 from tests.dialects.hostile import DIALECTS_WITH_MESSAGES, Hostile, conversations
 from tests.dialects.wires import WIRES
 

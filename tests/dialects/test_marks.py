@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import ResponseFunctionToolCall
 
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import Marking
-from lamina.errors import BadInput
+from lamina import BadInput
+from lamina.dialects import DIALECTS, Marking
 from tests.dialects.anthropic_requests import make_request, unique
 from tests.dialects.bedrock_requests import POINT, TOOL, refusals, request, says, user
 from tests.dialects.bedrock_requests import conversation as converse_conversation

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.build import build
-from lamina.core.values import Image, ToolCall, ToolResult
+from lamina import build
+from lamina.core import Image, ToolCall, ToolResult
 from lamina.dialects.ollama import DIALECT
 from tests.dialects.ollama_requests import (
     PIXEL,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from lamina.core.values import Document, Image, Raw, Role, Text, ToolCall, ToolResult
+from lamina import BadInput, Role
+from lamina.core import Document, Image, Raw, Text, ToolCall, ToolResult
 from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.openai_chat.parse import read_extra_fields
-from lamina.errors import BadInput
 from tests.dialects.openai_chat_requests import (
     PIXEL,
     Json,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.values import Document, Image, Raw, Role, Text, Thinking, ToolCall, ToolResult
+from lamina import BadInput, Role
+from lamina.core import Document, Image, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.openai_responses import DIALECT
-from lamina.errors import BadInput
 from tests.dialects.openai_responses_requests import (
     PIXEL,
     Json,

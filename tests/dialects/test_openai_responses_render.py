@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from lamina.core.build import build
-from lamina.core.layout import Filter, Layout
-from lamina.core.values import Form
+from lamina import Form, build
+from lamina.core import Filter, Layout
 from lamina.dialects.openai_responses import DIALECT
 from lamina.dialects.openai_responses.item_scan import (
     REASONING_ALONE,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import Budget, fit_request, translate
-from lamina.core.values import Text, ToolResult
+from lamina.core import Text, ToolResult
 from lamina.core.waiting_calls import WaitingCalls
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo

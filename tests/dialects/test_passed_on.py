@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, fit_request, translate
-from lamina.core.build import build
-from lamina.core.values import Image, Text, ToolCall
+from lamina import Budget, build, fit_request, translate
+from lamina.core import Image, Text, ToolCall
+from lamina.dialects.openai_chat import render
 from lamina.dialects.openai_chat.parse import parse
-from lamina.dialects.openai_chat.render import render
 from lamina.dialects.pairing import PairedResult, find_reading_order
 from lamina.segments import result
 

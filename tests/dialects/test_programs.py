@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, diff, fit_request, translate
-from lamina.core.values import Form, ToolResult
+from lamina import Budget, Form, diff, fit_request, translate
+from lamina.core import ToolResult
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 

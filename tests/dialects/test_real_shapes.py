@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lamina.core.values import Budget
+from lamina import Budget, fit_request
 from lamina.dialects import DIALECTS, recognise
-from lamina.fitting.request import RequestMemo, fit_request
+from lamina.fitting import RequestMemo
 
 Json = dict[str, Any]
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from lamina import fit_request
+from lamina import BadInput, fit_request
 from lamina.dialects import DIALECTS, recognise
-from lamina.errors import BadInput
 from tests.fixtures.wire_samples import REQUESTS
 
 Json = dict[str, Any]

@@ -8,17 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina import segments
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.memo import BuildMemo
-from lamina.core.values import Budget, Image, Ledger, RequestHead, Segment, Text, ToolResult
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect
+from lamina import Budget, BuildMemo, Envelope, LaminaError, Ledger, RequestHead, Segment, build, segments
+from lamina.core import Image, Text, ToolResult
+from lamina.dialects import DIALECTS, Dialect
 from lamina.dialects.render_memo import RenderMemo
 from lamina.dialects.sending import settle_repairs
 from lamina.dialects.translate import choose_options
-from lamina.errors import LaminaError
 
 ERASED = "what lies in the third drawer"
 MODELS = {

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina.core.values import Raw, Segment, ToolCall, ToolResult
+from lamina import Segment
+from lamina.core import Raw, ToolCall, ToolResult
 from lamina.dialects import DIALECTS
 from lamina.dialects.spoken import ERASED_TEXT, erase_segments
 from tests.fixtures.wire_samples import ANSWERS, REQUESTS

@@ -10,21 +10,11 @@ from hypothesis import strategies as st
 from openai.types.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.values import (
-    Budget,
-    Form,
-    Role,
-    Segment,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from lamina import Budget, BudgetExceeded, Envelope, Form, Role, Segment, build
+from lamina.core import Text, ToolCall, ToolResult
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.text import DIALECT, render_prompt
 from lamina.dialects.translate import choose_options
-from lamina.errors import BudgetExceeded
 from lamina.segments import assistant, call, file, image, result, system, thinking, user
 from lamina.testing.strategies import logs
 from tests.dialects.ollama_requests import LOGGED

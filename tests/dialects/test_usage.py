@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.clients import UsageEvent
 from lamina.clients.anthropic import MESSAGES_FORMAT
-from lamina.clients.events import UsageEvent, read_end
+from lamina.clients.events import read_end
 from lamina.clients.openai import CHAT_FORMAT
-from lamina.dialects import DIALECTS
-from lamina.dialects.usage import Usage, find_usage, read_usage
+from lamina.dialects import DIALECTS, Usage, read_usage
+from lamina.dialects.usage import find_usage
 
 SHAPES: dict[str, tuple[dict[str, Any], Usage]] = {
     "OpenAI chat": (

@@ -9,18 +9,15 @@ from typing import Any
 
 import pytest
 
-from lamina.core.values import Budget, Ledger
-from lamina.dialects import DIALECTS
+from lamina import Budget, Fitted, InvalidRequest, Ledger, Policy, fit_request
+from lamina.dialects import DIALECTS, Dialect
 from lamina.dialects.gemini.render import SIGNED
 from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
 from lamina.dialects.memos import TAIL
-from lamina.dialects.port import Dialect
 from lamina.dialects.rules import check_growing
 from lamina.dialects.sending import render_request
 from lamina.dialects.words import OPENING
-from lamina.errors import InvalidRequest
-from lamina.fitting.policy import Policy
-from lamina.fitting.request import Fitted, RequestMemo, fit_request
+from lamina.fitting import RequestMemo
 
 Json = dict[str, Any]
 

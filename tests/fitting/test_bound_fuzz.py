@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, BudgetExceeded, Policy, fit_request
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Ledger
+from lamina import Budget, BudgetExceeded, Fitted, Ledger, Policy, fit_request
+from lamina.core import CHARS4
 from lamina.dialects.anthropic.server import BETAS
-from lamina.fitting.fitted import Fitted
-from lamina.fitting.request import RequestMemo
+from lamina.fitting import RequestMemo
 from tests.servers.bound_thinking import THINKING, ThinkingBinding
 from tests.wrapped.scripted_api import Call, Said, Thought, message_block
 

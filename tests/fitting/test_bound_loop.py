@@ -10,10 +10,9 @@ from typing import Any
 import anthropic
 import pytest
 
-from lamina import BudgetExceeded, Policy
+from lamina import BudgetExceeded, Policy, wrap
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BETAS, BINDING_BETA
-from lamina.wrapped import wrap
 from tests.servers.bound_thinking import BoundModel, bound_model
 from tests.wrapped.scripted_api import Call, Said, Thought
 

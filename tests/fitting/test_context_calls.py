@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, Policy, fit_request
-from lamina.core.tokens import CHARS4
-from lamina.fitting.fitted import Fitted
+from lamina import Budget, Fitted, Policy, fit_request
+from lamina.core import CHARS4
 
 
 def make_request(tool: str, answer: str, steps: int = 24) -> dict[str, Any]:

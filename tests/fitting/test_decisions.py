@@ -7,15 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina import Budget, Ledger, Policy, build
-from lamina.core.envelope import Envelope
-from lamina.core.options import Options
+from lamina import Budget, BudgetExceeded, Envelope, Ledger, Options, Policy, RequestHead, Segment, build
+from lamina.core import CHARS4, ToolCall, text_of
 from lamina.core.recall import list_refs
-from lamina.core.tokens import CHARS4
-from lamina.core.values import RequestHead, Segment, ToolCall
-from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
-from lamina.errors import BudgetExceeded
 from lamina.fitting.context_tool import add_gauge, answer_context
 from lamina.fitting.names import name_segments
 from lamina.fitting.own_tools import CONTEXT_TOOL, RECALL_TOOL, write_tools

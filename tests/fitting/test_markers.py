@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, Policy, fit_request
-from lamina.caches import rules_for, simulator
+from lamina import BadInput, Budget, Fitted, Policy, fit_request
+from lamina.caches import Stream, rules_for, simulator
 from lamina.caches.marker_plan import (
     HEAD_END,
     LAST_CUT_END,
@@ -17,15 +17,13 @@ from lamina.caches.marker_plan import (
     MESSAGE_BEFORE_LAST,
     REQUEST_END,
 )
-from lamina.caches.stream import Stream
 from lamina.core.tokens import ESTIMATE
+from lamina.dialects import Dialect
 from lamina.dialects.anthropic import DIALECT as MESSAGES
 from lamina.dialects.memos import StreamMemo
 from lamina.dialects.openai_chat import DIALECT as CHAT
-from lamina.dialects.port import Dialect
-from lamina.errors import BadInput
-from lamina.fitting.fitted import Fitted
-from lamina.fitting.markers import Lifetimes, find_last_block, mark_whole
+from lamina.fitting import Lifetimes
+from lamina.fitting.markers import find_last_block, mark_whole
 from tests.fitting.test_request import SMALL, chat, talk
 
 MARKER = {"type": "ephemeral"}

@@ -15,11 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina import Policy, fit_request
+from lamina import LaminaError, Policy, fit_request
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
 from lamina.dialects import DIALECTS
-from lamina.errors import LaminaError
 from lamina.fitting import RequestMemo
 from tests.dialects.wires import WIRES, Call, Result, Wire
 

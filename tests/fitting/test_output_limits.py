@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, Ledger, Policy, fit_request
+from lamina import Budget, Fitted, Ledger, Policy, fit_request
 from lamina.core.tokens import BYTES4
-from lamina.fitting.fitted import Fitted
-from lamina.fitting.request import RequestMemo
+from lamina.fitting import RequestMemo
 
 WINDOW = 64_000
 SYSTEM = "Work step by step, and say what you did. " * 1_700

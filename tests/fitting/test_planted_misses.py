@@ -15,14 +15,13 @@ import pytest
 
 import lamina
 from lamina import Budget, Policy
-from lamina.caches import CacheRules, Tally, cost, rules_for, simulator
-from lamina.caches.stream import Stream
+from lamina.caches import CacheRules, Stream, Tally, cost, rules_for, simulator
 from lamina.conversations import pending_call
 from lamina.conversations.lost_caches import NOT_CACHED
 from lamina.core.tokens import BYTES4
 from lamina.dialects import DIALECTS
 from lamina.fitting import Lifetimes
-from lamina.models.facts import model as facts_of
+from lamina.models import model as facts_of
 from lamina.wrapped import MissEvent
 
 SYSTEM = "Answer from the notes, and name the note that you took each fact from. " * 90

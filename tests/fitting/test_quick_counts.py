@@ -6,10 +6,8 @@ from typing import Any
 
 import msgspec
 
-from lamina import fit_request
-from lamina.core.tokens import Counter
-from lamina.core.values import Ledger
-from lamina.fitting import Policy
+from lamina import Ledger, Policy, fit_request
+from lamina.core import Counter
 from lamina.fitting.request import FAR
 
 COUNTED: list[str] = []

@@ -10,8 +10,7 @@ import pytest
 from lamina import Budget, fit_request
 from lamina.conversations.recall_loop import RecallLoop, place_after, splice_exchanges
 from lamina.conversations.request_digests import NO_DIGESTS, digest_log
-from lamina.core.values import ToolResult
-from lamina.core.wording import text_of
+from lamina.core import ToolResult, text_of
 from lamina.dialects import DIALECTS
 from lamina.fitting.own_tools import RECALL_TOOL
 from tests.conversations.test_truncated_calls import APIS_OF_DIALECTS, NAMES

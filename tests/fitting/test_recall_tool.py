@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, Policy, fit_request
+from lamina import Budget, Fitted, Ledger, Policy, fit_request
+from lamina.core import CHARS4, ToolCall
 from lamina.core.cut import OVER_THE_TRIGGER
 from lamina.core.epochs import TOOLS_CHANGED
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Ledger, ToolCall
-from lamina.fitting.fitted import Fitted
 from tests.fitting.test_server_help import thinking
 
 MODELS = {"anthropic": "claude-opus-5", "openai_chat": "gpt-4o"}

@@ -9,13 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina import BadInput, Budget, BudgetExceeded, Form, LaminaError, Ledger, Policy, fit_request
 from lamina.core.tokens import ESTIMATE, STRICT
-from lamina.core.values import Budget, Form, Ledger
-from lamina.dialects import DIALECTS
-from lamina.dialects.usage import Usage
-from lamina.errors import BadInput, BudgetExceeded, LaminaError
-from lamina.fitting.policy import Policy
-from lamina.fitting.request import RequestMemo, fit_request
+from lamina.dialects import DIALECTS, Usage
+from lamina.fitting import RequestMemo
 
 SMALL = Budget(window=3_000, reserve=500)
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from anthropic.types.beta import BetaMessage
 
-from lamina import Budget, Policy, fit_request
+from lamina import Budget, BudgetExceeded, Ledger, Policy, RequestHead, fit_request
+from lamina.core import Cut
 from lamina.core.tokens import ESTIMATE
-from lamina.core.values import Cut, Ledger, RequestHead
+from lamina.dialects import Usage
 from lamina.dialects.anthropic.model import asks_to_clear
 from lamina.dialects.anthropic.server import (
     BINDING_BETA,
@@ -20,8 +21,7 @@ from lamina.dialects.anthropic.server import (
     read_cleared,
     refuses_binding_switch,
 )
-from lamina.dialects.usage import Cleared, Usage
-from lamina.errors import BudgetExceeded
+from lamina.dialects.usage import Cleared
 from lamina.fitting.server_reports import extend_budget, record_clearing
 from tests.fitting.test_request import talk
 

@@ -8,12 +8,11 @@ import anyio
 import msgspec
 import pytest
 
-from lamina import BadInput, Policy, fit_request
+from lamina import BadInput, Policy, Session, fit_request
 from lamina.adapters.bridge import PASS_THROUGH, ContextFitter
-from lamina.dialects.port import PlainHead, Tool
-from lamina.sessions import Session
-from lamina.sessions.setup import SetupOptions
-from lamina.stores.memory import MemoryStore
+from lamina.dialects import PlainHead, Tool
+from lamina.sessions import SetupOptions
+from lamina.stores import MemoryStore
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.upstream_stub import run_stub
 

@@ -14,14 +14,9 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from lamina import segments
-from lamina.core.build import EMPTY_LEDGER, build
-from lamina.core.envelope import Envelope
-from lamina.core.options import Options
-from lamina.core.repair import Repairs
-from lamina.core.tokens import RFC
-from lamina.core.values import Budget, Entry, Form, Ledger, Part, RequestHead, Segment, Text, ToolResult
-from lamina.core.wording import Wording, text_of
+from lamina import Budget, Entry, Envelope, Form, Ledger, Options, RequestHead, Segment, build, segments
+from lamina.core import RFC, Part, Repairs, Text, ToolResult, Wording, text_of
+from lamina.core.build import EMPTY_LEDGER
 from lamina.formats.checkpoint import oldest_first
 
 TRIMMED = "[trimmed]"

@@ -6,31 +6,29 @@ from collections.abc import Iterator
 
 import pytest
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.hashing import handle
-from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
-from lamina.core.layout import Cap, Filter, Layout
-from lamina.core.options import Options
-from lamina.core.orders import Batch, Move, OrderView
-from lamina.core.recall import recall
-from lamina.core.text.clipping import truncate_bytes
-from lamina.core.tokens import BYTES4
-from lamina.core.values import (
-    Budget,
-    Digest,
-    Form,
-    Layer,
-    Ledger,
+from lamina import Budget, Envelope, Form, Layer, Ledger, Options, Role, Segment, build, recall
+from lamina.core import (
+    HIGH,
+    LOW,
+    Cap,
+    Filter,
+    Layout,
+    Move,
+    OrderView,
     Part,
-    Role,
-    Segment,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
+    Wording,
+    text_of,
 )
-from lamina.core.wording import Wording, text_of
+from lamina.core.hashing import handle
+from lamina.core.kinds import ESSENTIAL, MEDIUM
+from lamina.core.orders import Batch
+from lamina.core.text.clipping import truncate_bytes
+from lamina.core.tokens import BYTES4
+from lamina.core.values import Digest
 from lamina.segments import assistant, call, file, memory, persona, result, segment, system, user
 
 

@@ -12,16 +12,13 @@ from typing import Any
 import pytest
 
 from examples import lifecycle
+from lamina import Form, Layer, Segment, Session
 from lamina.agent import EXPLORER, approve_always
-from lamina.clients.events import CallEvent, TextEvent
-from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
-from lamina.core.layout import Cap, Layout
-from lamina.core.values import Form, Layer, Segment, ToolCall, ToolResult
-from lamina.core.wording import text_of
+from lamina.clients import CallEvent, ScriptedAnswer, ScriptedClient, TextEvent
+from lamina.core import Cap, Layout, ToolCall, ToolResult, text_of
 from lamina.formats.markdown.page import format_front_matter, split_front_matter
 from lamina.segments import file
-from lamina.sessions import Session
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.sessions.talking import awaited, list_texts, opened, wire
 
 LIMITS = "# Limits\n\nAt most 20 requests a minute.\n"

@@ -11,14 +11,11 @@ from functools import partial
 import anyio
 import pytest
 
+from lamina import Envelope, Form, Options, Segment, build
 from lamina.context.relevance import Relevance
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
-from lamina.core.layout import Cap, Layout
-from lamina.core.options import Options
+from lamina.core import HIGH, LOW, Cap, Layout
+from lamina.core.kinds import ESSENTIAL, MEDIUM
 from lamina.core.tokens import BYTES4
-from lamina.core.values import Form, Segment
 from lamina.segments import file, user
 from lamina.summaries import suggest_priorities
 from tests.summaries.test_summary import Script

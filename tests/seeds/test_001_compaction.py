@@ -6,15 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.build import build
-from lamina.core.layout import Layout
-from lamina.core.options import Options
+from lamina import Budget, Form, Layer, Options, Segment, build
+from lamina.core import CHARS4, Layout, text_of
 from lamina.core.text.clipping import shorten
 from lamina.core.text.outline import MOST, outline_markdown
 from lamina.core.text.tags import escape_attribute
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Digest, Form, Layer, Segment
-from lamina.core.wording import PLAIN, text_of
+from lamina.core.values import Digest
+from lamina.core.wording import PLAIN
 from lamina.formats.tagged_context import read_context
 from lamina.segments import assistant, note, pdf, segment, selected_text, url, user, video
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.kinds import KINDS, recoverable
-from lamina.core.values import Segment
-from lamina.core.wording import text_of
+from lamina import Segment
+from lamina.core import KINDS, text_of
+from lamina.core.kinds import recoverable
 from lamina.formats.tagged_context import TAGS, find_blocks, read_context, unescape
 
 

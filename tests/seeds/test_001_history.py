@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lamina.core.build import build
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Digest, Form, Image, Layer, Raw, Role, Segment, Text
-from lamina.core.wording import PLAIN, text_of
+from lamina import Form, Layer, Role, Segment, build
+from lamina.core import CHARS4, Image, Raw, Text, text_of
+from lamina.core.values import Digest
+from lamina.core.wording import PLAIN
 from lamina.formats.messages import plain_text, read_messages, write_messages
 from lamina.segments import assistant, call, excerpt, result, user
 

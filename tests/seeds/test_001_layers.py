@@ -11,18 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.laws import Case, audit
-from lamina.core.layout import Filter, Layout
+from lamina import Budget, BudgetExceeded, Envelope, Form, Layer, Ledger, Options, Segment, build, recall
+from lamina.core import CHARS4, Filter, Layout, audit, text_of
+from lamina.core.laws import Case
 from lamina.core.library import LIBRARY_TITLE
-from lamina.core.options import Options
-from lamina.core.recall import recall
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Form, Layer, Ledger, Segment
-from lamina.core.wording import name_of, text_of
+from lamina.core.wording import name_of
 from lamina.dialects import DIALECTS
-from lamina.errors import BudgetExceeded
 from lamina.formats.tagged_context import read_context
 from lamina.segments import assistant, note, project, segment, selected_text, system, url, user
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lamina.core.values import Segment
-from lamina.core.wording import text_of
+from lamina import Segment
+from lamina.core import text_of
 from lamina.formats.markdown import (
     MarkdownChat,
     Mention,

@@ -8,30 +8,29 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.kinds import KINDS, Kind, Retention
-from lamina.core.layout import Filter, Layout
-from lamina.core.options import Options
-from lamina.core.orders import Batch, Move, OrderView
-from lamina.core.repair import Repairs
-from lamina.core.tokens import CHARS4
-from lamina.core.values import (
-    Budget,
-    Digest,
-    Form,
-    Layer,
+from lamina import BadInput, Budget, BudgetExceeded, Envelope, Form, Layer, Options, Role, Segment, build
+from lamina.core import (
+    CHARS4,
+    KINDS,
+    Filter,
+    Kind,
+    Layout,
+    Move,
+    OrderView,
     Part,
     Raw,
-    Role,
-    Segment,
+    Repairs,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
+    Wording,
+    text_of,
 )
-from lamina.core.wording import TAGGED, Wording, text_of
-from lamina.errors import BadInput, BudgetExceeded
+from lamina.core.kinds import Retention
+from lamina.core.orders import Batch
+from lamina.core.values import Digest
+from lamina.core.wording import TAGGED
 from lamina.models.counters import counter_for
 from lamina.segments import segment, summary
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import anyio
 
-from lamina.core.build import build, plan_cut
+from lamina import Budget, Form, Layer, Ledger, RequestHead, Segment, build, recall
+from lamina.core import CHARS4, ToolCall, text_of
+from lamina.core.build import plan_cut
 from lamina.core.cut_target import derive_limits
 from lamina.core.hashing import handle
-from lamina.core.recall import recall
-from lamina.core.tokens import BYTES4, CHARS4
-from lamina.core.values import Budget, Form, Layer, Ledger, RequestHead, Segment, ToolCall
-from lamina.core.wording import text_of
+from lamina.core.tokens import BYTES4
 from lamina.segments import assistant, call, file, result, system, user
 from lamina.summaries import (
     Bounds,

@@ -11,18 +11,16 @@ from typing import Any
 import pytest
 
 from examples.orchestration import ANSWERS, HALL, UTTERANCES, Orchestrator, context, house, kitchen
-from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
+from lamina import Segment, Session, build
+from lamina.clients import ScriptedAnswer, ScriptedClient
 from lamina.context.clock import clock
 from lamina.context.gather import gather
 from lamina.context.last_n import last_n
-from lamina.core.build import build
-from lamina.core.values import Segment
-from lamina.core.wording import text_of
+from lamina.core import text_of
 from lamina.dialects import DIALECTS
 from lamina.segments import assistant, system, user
-from lamina.sessions import Session
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.sessions.talking import awaited, list_texts, opened
 
 NOW = datetime(2026, 1, 2, 9, 5, tzinfo=UTC)

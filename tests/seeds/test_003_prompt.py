@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lamina.core.build import build
-from lamina.core.values import Layer, Segment
+from lamina import Layer, Segment, build
 from lamina.dialects.text import DIALECT, render_prompt
 from lamina.segments import assistant, system, user
 

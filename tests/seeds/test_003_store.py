@@ -19,14 +19,13 @@ import anyio
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from lamina.core.values import Role, Segment, Text
-from lamina.errors import BadInput, Conflict, WrongKey
+from lamina import BadInput, Role, Segment
+from lamina.core import Text
+from lamina.errors import Conflict, WrongKey
 from lamina.formats.codec import decode, encode
 from lamina.formats.elara import ElaraMessages, import_folder, read_folder, role_of
 from lamina.segments import assistant, user
-from lamina.stores.files import open_files
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Where
+from lamina.stores import MemoryStore, Where, open_files
 from lamina.stores.sealed import Sealed, generate
 
 BEGIN = datetime(2025, 8, 24, 16, 36, 25, 123000, tzinfo=UTC)

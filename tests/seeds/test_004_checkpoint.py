@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from lamina.core.build import build
-from lamina.core.options import Options
-from lamina.core.tokens import RFC
-from lamina.core.values import Ledger, Segment
-from lamina.errors import BadInput, BudgetExceeded
+from lamina import BadInput, BudgetExceeded, Ledger, Options, Segment, build
+from lamina.core import RFC
 from lamina.formats.checkpoint import (
     FORMAT,
     INDEX,

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina import BadInput, Options, Segment, build
 from lamina.context.project_files import (
     CALLER_CONTENT,
     CALLER_ITEMS,
@@ -20,13 +21,8 @@ from lamina.context.project_files import (
     first_message_only,
     project_files,
 )
-from lamina.core.build import build
-from lamina.core.layout import Layout
-from lamina.core.options import Options
+from lamina.core import Layout, text_of
 from lamina.core.text.clipping import truncate
-from lamina.core.values import Segment
-from lamina.core.wording import text_of
-from lamina.errors import BadInput
 from lamina.segments import assistant, result, system, user
 
 

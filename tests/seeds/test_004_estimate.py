@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lamina import Budget, Ledger, RequestHead, Segment
+from lamina.core import RFC, Image, Part, Text, ToolResult
 from lamina.core.cut_target import derive_limits
-from lamina.core.tokens import RFC, part_cost, scale_tokens
-from lamina.core.values import Budget, Image, Ledger, Part, RequestHead, Segment, Text, ToolResult
+from lamina.core.tokens import part_cost, scale_tokens
 from lamina.segments import assistant
 from tests.seeds import rfc
 from tests.seeds.rfc import texts, trim, trim_with_headroom, trimmed, turns, untrimmed, user

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina.core.build import build
-from lamina.core.layout import Layout
-from lamina.core.options import Options
+from lamina import Options, build
+from lamina.core import Layout
 from lamina.core.repair import UNANSWERED
 from lamina.dialects.anthropic import DIALECT
 

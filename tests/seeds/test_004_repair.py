@@ -7,13 +7,11 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from lamina.core.build import build
-from lamina.core.options import Options
-from lamina.core.orders import Batch, Move, Order, OrderView
+from lamina import Budget, Form, Options, Role, Segment, build
+from lamina.core import RFC, Move, Order, OrderView, Part, Text, ToolCall, ToolResult, Wording
+from lamina.core.orders import Batch
 from lamina.core.text.tags import strip_tags
-from lamina.core.tokens import RFC
-from lamina.core.values import Budget, Digest, Form, Part, Role, Segment, Text, ToolCall, ToolResult
-from lamina.core.wording import Wording
+from lamina.core.values import Digest
 from lamina.segments import assistant, result
 from tests.seeds import rfc
 from tests.seeds.rfc import bodies, call, messages, texts, trim, untrimmed, user

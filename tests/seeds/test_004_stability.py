@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.build import EMPTY_LEDGER, build
-from lamina.core.tokens import RFC
-from lamina.core.values import Budget, Form, Ledger, Part, Ref
-from lamina.errors import BudgetExceeded
+from lamina import Budget, BudgetExceeded, Form, Ledger, build
+from lamina.core import RFC, Part
+from lamina.core.build import EMPTY_LEDGER
+from lamina.core.values import Ref
 from lamina.segments import assistant
 from tests.seeds import rfc
 from tests.seeds.rfc import (

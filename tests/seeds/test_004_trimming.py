@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.values import Entry, Form, Role, Segment, ToolCall, ToolResult
-from lamina.errors import BudgetExceeded
+from lamina import BudgetExceeded, Entry, Form, Role, Segment
+from lamina.core import ToolCall, ToolResult
 from lamina.segments import assistant, result, system
 from tests.seeds import rfc
 from tests.seeds.rfc import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lamina import BudgetExceeded, Policy, fit_request
+from lamina.core import Counter
 from lamina.core.passages import GIANT, PassageIndex, rate_sentences, weigh_terms
 from lamina.core.text.estimate import estimate_tokens
 from lamina.core.text.standing_rules import find_rules, find_statements
-from lamina.core.tokens import Counter
 from lamina.core.values import Ref
 
 FILLER = "The harbour was grey in the morning, and the boats lay still. "

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from lamina.core.kinds import KINDS
+from lamina.core import KINDS
 from lamina.core.text.arguments import shorten_arguments
 from lamina.core.text.characters import is_blank, split_lines, split_words
 from lamina.core.text.excerpts import (
