@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from lamina.conversations.request_digests import NO_DIGESTS
 from lamina.conversations.store import ConversationState
 from lamina.core.values import Cut, Ledger
 from lamina.errors import Conflict
-from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
+from lamina.gateway.conversation_index import ConversationIndex, LeftBranch, LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.saving import SAVED_TOGETHER, ConversationSaver
 from lamina.gateway.store_access import GatewayConversation, StoreGone
@@ -117,36 +118,6 @@ def test_what_happens_while_a_conversation_is_saved_is_saved_the_next_time() -> 
     assert store.records == [b"a request", b"an answer"]
 
 
-def test_a_save_that_is_under_way_when_the_gateway_stops_is_waited_for() -> None:
-    """The gateway closes the store when everything that waits is saved."""
-    conversation = LiveConversation("default", "name", "family", ConversationState())
-
-    async def main() -> None:
-        begun = asyncio.Event()
-        goes_on = asyncio.Event()
-        saved: list[str] = []
-
-        class SlowStore:
-            async def save(self, *_: Any, **__: Any) -> bytes:
-                begun.set()
-                await goes_on.wait()
-                saved.append("name")
-                return b"state"
-
-        store: Any = SlowStore()
-        saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
-        saver.save_later(conversation)
-        first_flush = asyncio.ensure_future(saver.flush())
-        await begun.wait()
-        last_flush = asyncio.ensure_future(saver.flush())
-        asyncio.get_running_loop().call_soon(goes_on.set)
-        assert await last_flush
-        assert saved
-        assert await first_flush
-
-    asyncio.run(main())
-
-
 def test_conversations_that_wait_are_saved_together() -> None:
     """One by one, a busy gateway would begin conversations faster than it saves them."""
     running: list[int] = [0]
@@ -224,3 +195,43 @@ def test_a_later_request_here_holds_only_under_the_ledger_in_the_store(*, was_cu
     saved = ConversationState(requests=2, ledger=ledger)
     conversation.accept(GatewayConversation(name="name", state=saved, source=b"state", count=2))
     assert (conversation.state is saved) is was_cut
+
+
+class ContestedStore:
+    """A store to which another process has saved a conversation. `states` were saved after it."""
+
+    def __init__(self, saved: GatewayConversation) -> None:
+        self.saved = saved
+        self.states: list[ConversationState] = []
+
+    async def load(self, _: str, __: str) -> GatewayConversation:
+        return self.saved
+
+    async def save(self, _: str, name: str, state: ConversationState, *, was: bytes, **__: Any) -> bytes:
+        if was != self.saved.source:
+            raise Conflict(conversation=name, expected=0, found=0)
+        self.states.append(state)
+        return b"state of this process"
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+@pytest.mark.parametrize("saved_requests", [2, 4])
+def test_only_a_later_request_of_a_conversation_in_use_is_saved_over_what_another_process_saved(
+    saved_requests: int, *, is_left: bool
+) -> None:
+    async def main() -> None:
+        saved = ConversationState(requests=saved_requests)
+        store: Any = ContestedStore(
+            GatewayConversation(name="name", state=saved, source=b"state of another", count=0)
+        )
+        saver = ConversationSaver(store, ConversationIndex(store, shared=True), GatewayMetrics())
+        own = ConversationState(requests=3)
+        conversation = LiveConversation("default", "name", "family", own)
+        if is_left:
+            conversation.left = LeftBranch(own, NO_DIGESTS)
+        assert await saver.save_now(conversation)
+        is_later = saved_requests < own.requests
+        assert conversation.state is (own if is_later else saved)
+        assert store.states == ([own] if is_later and not is_left else [])
+
+    asyncio.run(main())
