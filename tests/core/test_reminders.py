@@ -7,6 +7,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -231,6 +232,16 @@ def test_a_second_message_without_an_answer_between_has_its_own() -> None:
     assert second.cut is None
     assert "Invoice 4741" in words_of(reminders_of(second))
     assert is_reminder(second.sent[-2])
+
+
+def test_nothing_comes_before_a_sent_message_to_which_words_are_added() -> None:
+    before = grow(TURNS)
+    log = [*talk(TURNS), user("Wait, one more thing.")]
+    first = fit(log, before.ledger)
+    added = msgspec.structs.replace(user("What was invoice 4741 for?"), joins=True)
+    second = fit([*log, added], first.ledger)
+    assert second.cut is None
+    assert second.sent[-2].prefix == first.prefix
 
 
 def test_a_question_about_what_is_in_sight_brings_back_nothing_else() -> None:

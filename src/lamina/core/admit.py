@@ -15,7 +15,7 @@ from lamina.core.bound_thinking import omit_changed_thinking
 from lamina.core.cut_target import CutLimits, count_standing, is_standing
 from lamina.core.draft import Draft
 from lamina.core.entries import is_attachment
-from lamina.core.epochs import find_end_of, prefix_at
+from lamina.core.epochs import find_first_new, prefix_at
 from lamina.core.kinds import Kinds, priority, recoverable
 from lamina.core.layout import Cap
 from lamina.core.lowering import CHARACTERS_PER_TOKEN, compact_entry, lower_entry, make_line
@@ -41,7 +41,7 @@ def admit(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draf
     may not be sent at all. Only what is left then is measured against the room, and against the cap on
     attachments.
     """
-    start = _find_first_new(draft, context)
+    start = find_first_new(draft, context)
     admitted = draft
     if context.options.carries is not None:
         admitted = _lower_uncarried(admitted, context.options.carries, context)
@@ -57,23 +57,6 @@ def admit(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draf
     if admitted.entries is draft.entries:
         return admitted
     return _weigh_again(_lower_lost_references(admitted, context), context)
-
-
-def _find_first_new(draft: Draft, context: BuildContext) -> int:
-    """The position from which entries are new since the last request; 0 if this one does not continue it.
-
-    The front of the draft, which is as the last build left it, is not searched again: a growing log costs
-    only its new part.
-    """
-    mark = draft.ledger.mark
-    if mark is None:
-        return 0
-    start = draft.unchanged
-    before = draft.unchanged_sent
-    if prefix_at(draft.entries, mark.sent, context.root, start=start, before=before) != mark.prefix:
-        return 0
-    end = find_end_of(draft.entries, mark.sent, start=start, before=before)
-    return max(end or 0, start)
 
 
 def _lower_lost_references(draft: Draft, context: BuildContext) -> Draft:

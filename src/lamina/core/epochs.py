@@ -141,6 +141,23 @@ def prefix_at(
     return entries[end - 1].prefix
 
 
+def find_first_new(draft: Draft, context: BuildContext) -> int:
+    """The position from which entries are new since the last request; 0 if this one does not continue it.
+
+    The front of the draft, which is as the last build left it, is not searched again: a growing log costs
+    only its new part.
+    """
+    mark = draft.ledger.mark
+    if mark is None:
+        return 0
+    start = draft.unchanged
+    before = draft.unchanged_sent
+    if prefix_at(draft.entries, mark.sent, context.root, start=start, before=before) != mark.prefix:
+        return 0
+    end = find_end_of(draft.entries, mark.sent, start=start, before=before)
+    return max(end or 0, start)
+
+
 def find_end_of(entries: Sequence[Entry], sent: int, *, start: int = 0, before: int = 0) -> int | None:
     """The position behind the first `sent` entries that are sent; None if there are fewer.
 

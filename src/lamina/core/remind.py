@@ -22,6 +22,7 @@ from lamina.core import hashing
 from lamina.core.digests import map_covered
 from lamina.core.draft import Draft
 from lamina.core.entries import begins_with, find_last_sent, find_position, is_users_text
+from lamina.core.epochs import find_first_new
 from lamina.core.options import BuildContext
 from lamina.core.passages import (
     GIANT,
@@ -84,11 +85,7 @@ def remind(draft: Draft, room: int, context: BuildContext) -> Draft:
         prompt_at = _find_prompt(entries)
     if prompt_at is None:
         return draft
-    prompt = entries[prompt_at]
-    if any(reminder.before == prompt.ref for reminder in draft.reminders):
-        return draft
-    if _has_steps(entries, prompt_at) and (draft.cut is None or context.binds_thinking):
-        # Thinking of this turn may be bound to all that stands before it.
+    if _is_settled(draft, prompt_at, context):
         return draft
     sources = find_sources(draft, prompt_at, context.options.tools)
     if not sources:
@@ -102,6 +99,21 @@ def remind(draft: Draft, room: int, context: BuildContext) -> Draft:
         limit = limit * 2 // 3
         reminder = _write_reminder(draft, prompt_at, sources, limit, context)
     return draft
+
+
+def _is_settled(draft: Draft, prompt_at: int, context: BuildContext) -> bool:
+    """Whether the prompt has its reminder, or can have none any more.
+
+    Without a cut nothing may come before what was sent, such as a message to which the client adds a block.
+    """
+    prompt = draft.entries[prompt_at]
+    if any(reminder.before == prompt.ref for reminder in draft.reminders):
+        return True
+    has_steps = _has_steps(draft.entries, prompt_at)
+    if draft.cut is not None:
+        # Thinking of this turn may be bound to all that stands before it.
+        return has_steps and context.binds_thinking
+    return has_steps or prompt_at < find_first_new(draft, context)
 
 
 def _find_limit(draft: Draft, prompt_at: int, room: int, context: BuildContext) -> int:
