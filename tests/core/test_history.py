@@ -417,7 +417,8 @@ def test_words_beside_results_are_the_newest_thing_the_user_said_and_stay() -> N
     envelope = grown(log)
     assert envelope.ledger.folds
     assert "Mind the tests!" in sent(envelope)
-    assert all(entry.form is Form.FULL for entry in envelope.entries if "Mind" in text_of(entry.parts))
+    [words] = [entry for entry in envelope.entries if text_of(entry.segment.parts) == "Mind the tests!"]
+    assert words.form is Form.FULL
 
 
 def test_a_call_after_system_text_belongs_to_the_calls_before_it() -> None:
