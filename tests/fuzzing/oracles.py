@@ -302,7 +302,7 @@ def bound(turn: Turn) -> Found:
     """A10: thinking of models that bind it stands after what it was bound to.
 
     The message whose results the model waits for must come back whole. If the server is asked to drop what no
-    longer fits, thinking in that message may have another past.
+    longer fits, thinking in that message may have another past, and so may what was sent before.
     """
     if not _STRICT.match(turn.settings.model) or turn.came_breaches:
         return  # what is mended stands before the thinking, and the client does not know of it
@@ -312,9 +312,12 @@ def bound(turn: Turn) -> Found:
         for piece in message.of("thinking", "redacted")
     }
     first_dropped = _find_first_dropped(turn)
+    sent_before = turn.before.sent_data if turn.before and _asks_to_drop(turn) else ()
     for i, block in enumerate(turn.sent_blocks):
         if i >= first_dropped:
             return
+        if block.data in sent_before:
+            continue
         to = bindings.get(block.id, "") if block.sort == "thinking" else ""
         model, _, before = to.partition(" ")
         if before and model == turn.settings.model and before != hash_before(turn.sent_blocks[:i]):
@@ -325,16 +328,26 @@ def bound(turn: Turn) -> Found:
 
 
 def _find_first_dropped(turn: Turn) -> int:
-    """The first block of the message in an open tool loop from which the server may drop thinking."""
+    """The first block of the message whose results are sent, from which the server may drop thinking.
+
+    Words may stand beside the results: the message has to come back whole all the same.
+    """
     blocks = turn.sent_blocks
+    last = max((i for i, block in enumerate(blocks) if block.role == "assistant"), default=len(blocks))
+    waits = any(block.sort == "result" for block in blocks[last + 1 :])
+    if not waits or not _asks_to_drop(turn):
+        return len(blocks)
+    while last > 0 and blocks[last - 1].role == "assistant":
+        last -= 1
+    return last
+
+
+def _asks_to_drop(turn: Turn) -> bool:
+    """Whether the server is asked to drop thinking whose past has changed."""
     match turn.sent_request.get("thinking"):
-        case {"block_binding": {"prefix_mismatch_behavior": "drop_block"}} if turn.in_a_tool_loop:
-            spoken = [i for i, block in enumerate(blocks) if block.role == "assistant"]
-            first = spoken[-1] if spoken else len(blocks)
-            while first > 0 and blocks[first - 1].role == "assistant":
-                first -= 1
-            return first
-    return len(blocks)
+        case {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}:
+            return True
+    return False
 
 
 def cuts(turn: Turn) -> Found:
