@@ -7,7 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from lamina.conversations.retention import DAY, IN_USE, RecordedSize, choose_pruned
 from lamina.conversations.store import conversation_place, decode_state, list_conversations
 from lamina.gateway import app
 from lamina.stores.address import open_store
@@ -52,3 +55,33 @@ def test_old_conversations_are_deleted(
             return {kept.state.title async for kept in list_conversations(opened, "default")}
 
     assert asyncio.run(main()) == titles
+
+
+NOW = 1_800_000_000.0
+AGES = st.sampled_from((0, IN_USE - 1, IN_USE, IN_USE + 1, DAY, 2 * DAY, 3 * DAY))
+
+
+@given(
+    st.lists(st.tuples(AGES, st.integers(0, 9))),
+    st.none() | st.integers(0, 3),
+    st.none() | st.integers(0, 30),
+)
+def test_what_is_in_use_stays_and_of_the_rest_the_oldest_goes_first(
+    ages_and_sizes: list[tuple[float, int]], days: int | None, size: int | None
+) -> None:
+    rows = [
+        RecordedSize(name=str(place), updated=NOW - age, size=each)
+        for place, (age, each) in enumerate(ages_and_sizes)
+    ]
+    pruned = choose_pruned(rows, now=NOW, days=days, size=size)
+    ages = {row.name: NOW - row.updated for row in rows}
+    unused = {name for name, age in ages.items() if age >= IN_USE}
+    kept = unused - set(pruned.names)
+    assert set(pruned.names) <= unused
+    assert pruned.size == sum(row.size for row in rows if row.name not in pruned.names)
+    assert all(ages[name] > days * DAY for name in pruned.too_old if days is not None)
+    assert days is None or all(ages[name] <= days * DAY for name in kept)
+    assert not pruned.too_large or min(ages[name] for name in pruned.too_large) >= max(
+        map(ages.__getitem__, kept), default=0
+    )
+    assert size is None or not kept or pruned.size <= size
