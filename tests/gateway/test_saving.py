@@ -198,11 +198,15 @@ def test_a_later_request_here_holds_only_under_the_ledger_in_the_store(*, was_cu
 
 
 class ContestedStore:
-    """A store to which another process has saved a conversation. `states` were saved after it."""
+    """A store to which another process has saved a conversation.
+
+    `states` were saved after it, and `forgotten` counts how often lost text was removed from it.
+    """
 
     def __init__(self, saved: GatewayConversation) -> None:
         self.saved = saved
         self.states: list[ConversationState] = []
+        self.forgotten = 0
 
     async def load(self, _: str, __: str) -> GatewayConversation:
         return self.saved
@@ -212,6 +216,9 @@ class ContestedStore:
             raise Conflict(conversation=name, expected=0, found=0)
         self.states.append(state)
         return b"state of this process"
+
+    async def forget_left(self, *_: Any) -> None:
+        self.forgotten += 1
 
 
 @pytest.mark.parametrize("is_left", [False, True])
@@ -233,5 +240,6 @@ def test_only_a_later_request_of_a_conversation_in_use_is_saved_over_what_anothe
         is_later = saved_requests < own.requests
         assert conversation.state is (own if is_later else saved)
         assert store.states == ([own] if is_later and not is_left else [])
+        assert store.forgotten == is_left, "what its client deleted may not stay stored"
 
     asyncio.run(main())

@@ -211,14 +211,17 @@ class ConversationSaver:
     async def _save_over(self, conversation: LiveConversation) -> bool:
         """Save a conversation that another process has changed, if this one has seen a later request.
 
-        Otherwise that process knows better, and this one takes over what it saved.
+        Otherwise that process knows better, and this one takes over what it saved. From a conversation that
+        its client has left, what the living one has lost is removed all the same.
         """
         state = conversation.state
         try:
             await self._index.reload(conversation)
             if not conversation.source:  # it was deleted
                 self._index.forget(conversation)
-            elif conversation.state is state and conversation.left is None:
+            elif conversation.left is not None:
+                await self._store.forget_left(*conversation.key, conversation.left.living)
+            elif conversation.state is state:
                 await self.save(conversation, state)
         except StoreGone:
             return False
