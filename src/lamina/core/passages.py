@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.text.characters import ALPHANUMERIC, fold_case, split_words
+from lamina.core.text.characters import ALPHANUMERIC, BEYOND_ASCII, fold_case, split_words
 from lamina.core.text.known_words import KnownWords
 from lamina.core.text.sentences import UNSPACED, find_sentences, split_sentences
 from lamina.core.values import Ref
@@ -88,6 +88,7 @@ _HAS_DIGIT_OR_JOINT = re.compile("[0-9._/:@#-]")  # `4711`, `src/app.py`
 
 _DIGIT = re.compile("[0-9]")
 _WORD = re.compile(f"[{ALPHANUMERIC}]+")
+_BEYOND_ASCII = re.compile(f"[{BEYOND_ASCII}]")
 _JOINTS = "._/:@#-"
 _JOINT = re.compile(f"[{_JOINTS}]")
 _TOKEN = re.compile(f"[{ALPHANUMERIC}{_JOINTS}]+")
@@ -154,11 +155,11 @@ class PassageIndex:
         if len(text) > GIANT:
             self._add_giant(ref, text, folded)
             return
-        ascii_tokens = _part_tokens(folded.encode("ascii", "replace"))
-        is_ascii = folded.isascii()
+        ascii_tokens = _part_tokens(folded)
+        has_ascii_tokens = _has_ascii_tokens(folded)
         postings = self._postings
         for start, end in _split_passages(text):
-            if is_ascii or folded[start:end].isascii():
+            if has_ascii_tokens or _has_ascii_tokens(folded[start:end]):
                 tokens = split_words(ascii_tokens[start:end])
             else:
                 tokens = _TOKEN.findall(folded, start, end)
@@ -546,14 +547,19 @@ def find_terms(text: str) -> set[str]:
 def _list_tokens(text: str) -> list[str]:
     """The tokens of a text in small letters, in their order."""
     folded = fold_case(text)
-    if folded.isascii():
-        return split_words(_part_tokens(folded.encode("ascii")))
+    if _has_ascii_tokens(folded):
+        return split_words(_part_tokens(folded))
     return _TOKEN.findall(folded)
 
 
-def _part_tokens(folded: bytes) -> str:
-    """A text of small letters with a space for each character that is between tokens."""
-    return folded.translate(_TO_TOKENS).decode("ascii")
+def _has_ascii_tokens(folded: str) -> bool:
+    """Whether no token has a character beyond ASCII: arrows and dashes are in none."""
+    return folded.isascii() or _BEYOND_ASCII.search(folded) is None
+
+
+def _part_tokens(folded: str) -> str:
+    """A text of small letters with a space for each character that is between tokens, or beyond ASCII."""
+    return folded.encode("ascii", "replace").translate(_TO_TOKENS).decode("ascii")
 
 
 def _read_token(token: str) -> tuple[str, ...]:

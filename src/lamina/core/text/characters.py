@@ -2,7 +2,8 @@ r"""Which characters are spaces, line ends, letters or invisible: fixed sets, th
 
 `str.isalpha`, `str.lower`, `str.isprintable` and `\w` ask the interpreter's Unicode tables, which grow with
 every release of Python: two servers would send different bytes for one conversation. So code that shapes
-what is sent or kept uses this module instead, and writes `text.strip(WHITE_SPACE)` for `text.strip()`.
+what is sent or kept uses this module instead, and writes `text.strip(WHITE_SPACE)` for `text.strip()`. White
+space alone is the same in all of them, which a test holds, so `split_words` and `is_blank` may ask.
 
 A set is a string that holds its characters, or ranges of them as they are written between the brackets of a
 pattern: `re.compile(f"[{ALPHANUMERIC}]+")`.
@@ -106,8 +107,6 @@ BEYOND_ASCII = "".join(_word_ranges())
 ALPHANUMERIC = f"0-9A-Za-z{BEYOND_ASCII}"
 """Letters and digits of every script, with the marks that belong to them; no underscore."""
 
-_NOT_WHITE = re.compile(f"[^{WHITE_SPACE}]")
-_BETWEEN_SPACES = re.compile(f"[^{WHITE_SPACE}]+")
 _RARE_LINE_ENDS = (b"\r\v\f\x1c\x1d\x1e", "\x85".encode(), "\u2028".encode(), "\u2029".encode())
 _LINE_END = re.compile(f"\r\n|[{LINE_ENDS}]")
 _UNPRINTABLE = re.compile(f"[{UNPRINTABLE}]")
@@ -115,7 +114,7 @@ _UNPRINTABLE = re.compile(f"[{UNPRINTABLE}]")
 
 def is_blank(text: str) -> bool:
     """Whether a text is empty or only white space."""
-    return _NOT_WHITE.search(text) is None
+    return not text or text.isspace()
 
 
 def is_printable(text: str) -> bool:
@@ -179,13 +178,8 @@ def is_digits(text: str) -> bool:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text: whatever is between white space.
-
-    In ASCII, `str.split` means the same white space and is faster.
-    """
-    if text.isascii():
-        return text.split()
-    return _BETWEEN_SPACES.findall(text)
+    """The words of a text: whatever is between white space."""
+    return text.split()
 
 
 def word_set(text: str) -> frozenset[str]:
