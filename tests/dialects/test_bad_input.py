@@ -154,7 +154,7 @@ UNSEEN: dict[str, list[tuple[Any, str]]] = {
     "openai_chat": [
         (_messages(3), "messages[0]"),
         (_messages({"role": "user", "content": [3]}), "messages[0].content[0]"),
-        (_messages({"role": "user", "content": "\ud800"}), "messages[0]"),
+        (_messages({"role": "user", "content": "\ud800"}), "messages[0].content[0]"),
     ],
     "text": UNREADABLE["text"],
 }

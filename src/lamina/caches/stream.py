@@ -176,7 +176,11 @@ def _encode_application_json(value: Any) -> Any:
     `{"name": "read", "input": {"b": 1, "a": 2}}` keeps `b` before `a`, since the model sees it so.
     """
     if isinstance(value, _MAPPING_TYPES):
-        return {name: _encode_field(name, inner) for name, inner in value.items()}
+        encoded = dict(value)
+        for name, inner in value.items():
+            if not isinstance(inner, str):  # most are, and need no call
+                encoded[name] = _encode_field(name, inner)
+        return encoded
     if isinstance(value, (list, tuple)):
         return [_encode_application_json(inner) for inner in value]
     return value
@@ -187,7 +191,7 @@ def _encode_field(name: Any, value: Any) -> Any:
 
     A value that is not JSON stays as it is: `canonical_json` refuses it, and says why.
     """
-    if isinstance(value, str) or not isinstance(value, (*_MAPPING_TYPES, list, tuple)):
+    if not isinstance(value, (*_MAPPING_TYPES, list, tuple)):
         return value
     if name not in OWN_JSON:
         return _encode_application_json(value)

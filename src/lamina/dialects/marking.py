@@ -1,4 +1,4 @@
-"""Places cache markers on the lists of a request, reads them, and encodes what a cache compares.
+"""Places cache markers on the lists of a request.
 
 A dialect says how one block is marked, and in which fields its blocks stand. The walk over them is here. What
 need not change stays the same object, and the caller's request is never written to.
@@ -9,17 +9,14 @@ some refuse them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from lamina.caches.stream import encode_block
 from lamina.dialects.json_values import (
     LIST_TYPES,
     change_items,
     change_object,
     drop_field,
-    drop_fields,
-    drop_nulls,
     mapping_or_empty,
     put_or_drop_field,
     set_field,
@@ -228,36 +225,3 @@ def _remove_from_tool(tool: Any) -> Any:
 def _remove_breakpoint(value: Any) -> Any:
     """A call or a part without a breakpoint, null or not; the same object if it has none."""
     return change_object(value, lambda fields: drop_field(fields, BREAKPOINT))
-
-
-def encode_data(value: Any, place: str) -> bytes:
-    """The bytes that a cache compares. Raises BadInput with this place if the value is not JSON."""
-    try:
-        return encode_block(value)
-    except BadInput as error:
-        raise BadInput(error.problem, place=place, hint=error.hint) from None
-
-
-def encode_settings(settings: Mapping[str, Any]) -> dict[str, bytes]:
-    """The settings of a request as a cache compares them. Those that are null are left out."""
-    return {name: encode_data(value, name) for name, value in drop_nulls(settings).items()}
-
-
-def find_other_fields(request: Request, fields: Container[str]) -> dict[str, Any] | None:
-    """The fields of a request besides these, without nulls; None if there are no others.
-
-    The model may read a field that lamina does not know. So whoever compares two requests should see that
-    they differ.
-    """
-    return drop_nulls(drop_fields(request, fields)) or None
-
-
-def read_marker(holder: Mapping[str, Any], field: str, default_lifetime: str) -> str:
-    """The lifetime that a marker in this field asks for, "" if there is no marker.
-
-    A marker that asks for none has the default lifetime.
-    """
-    marker = holder.get(field)
-    if marker is None:
-        return ""
-    return text_or_empty(mapping_or_empty(marker).get("ttl")) or default_lifetime

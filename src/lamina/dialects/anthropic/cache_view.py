@@ -11,24 +11,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from lamina.caches.stream import Sort, Stream, StreamBlock
 from lamina.core.deferred_tools import is_deferred
 from lamina.core.opaque_blocks import is_called_by_program, is_read_by_program
 from lamina.core.text.characters import is_blank
 from lamina.dialects.anthropic.deferred import find_deferred_tools, find_loaded_tools
 from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, MARKER, NAME, THINKING_TYPES, read_model
+from lamina.dialects.cache_blocks import (
+    CachePiece,
+    CacheSettings,
+    drop_marker_and_nulls,
+    make_block,
+    read_marker,
+)
 from lamina.dialects.json_values import (
     Json,
     drop_default,
     drop_field,
-    drop_nulls,
     mapping_or_empty,
     name_value,
     text_or_empty,
     to_dict,
     to_list,
 )
-from lamina.dialects.marking import encode_data, encode_settings, find_other_fields, read_marker
 from lamina.dialects.memos import StreamMemo
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
@@ -52,20 +59,19 @@ _TOOL_DEFAULTS = {"type": "custom", "defer_loading": False}
 _WEB_SEARCH = "web_search_"
 """How the types of web search begin: each version has a date."""
 
-_IN_OTHER_PLACES = frozenset(("model", "messages", "system", "tools", MARKER))
-"""Fields that the stream holds elsewhere."""
-
-_SETTINGS = frozenset(
-    ("tool_choice", "thinking", "output_config", "output_format", "speed", "service_tier", "inference_geo")
-)
-"""Fields that `_read_settings` reads."""
-
-_NOT_IN_THE_PROMPT = frozenset(
+_SETTINGS = CacheSettings(
+    {
+        "effort": ("output_config.effort", "high"),
+        "task_budget": ("output_config.task_budget", None),
+        "speed": ("speed", "standard"),
+        "tier": ("service_tier", "auto"),
+        "geo": ("inference_geo", None),
+    },
+    "model messages system tools cache_control tool_choice thinking output_format "
+    # These are not in the prompt.
     "max_tokens metadata stop_sequences stream temperature top_p top_k diagnostics user_profile_id "
-    "workspace_id anthropic_version anthropic_beta betas extra_headers extra_query timeout".split()
+    "workspace_id anthropic_version anthropic_beta betas extra_headers extra_query timeout",
 )
-
-_KNOWN_FIELDS = _IN_OTHER_PLACES | _SETTINGS | _NOT_IN_THE_PROMPT
 
 _FEATURES: tuple[tuple[str, Sort, bytes], ...] = (
     ("web_search", "tool", b'"type":"web_search_'),
@@ -92,9 +98,9 @@ def stream(request: Request, *, memo: StreamMemo | None = None) -> Stream:
     blocks += _stream_messages(request, memo or StreamMemo(keeps_data=True))
     settings: Mapping[str, bytes] = {}
     if memo is None:
-        settings = encode_settings(_read_settings(request, blocks))
+        settings = _read_settings(request, blocks)
     elif not memo.is_frozen:  # else they are JSON, so nothing in them is wrong
-        settings = encode_settings(_read_settings(request, ()))
+        settings = _read_settings(request, ())
     return Stream(
         dialect=NAME,
         model=read_model(request),
@@ -132,20 +138,14 @@ def _stream_tool(definition: Json, place: str, *, markable: bool = True) -> Stre
 
     A field with its default value means the same as no field, so both have the same bytes here.
     """
-    data = dict(_drop_marker_and_nulls(definition))
+    data = dict(drop_marker_and_nulls(definition, MARKER))
     for field, default in _TOOL_DEFAULTS.items():
         if data.get(field) == default:
             del data[field]
-    return StreamBlock(
-        sort="tool",
-        role="tool",
-        data=encode_data(data, place),
-        place=place,
-        opens=True,
-        name=text_or_empty(definition.get("name")) or text_or_empty(definition.get("type")),
-        marker=read_marker(definition, MARKER, DEFAULT_LIFETIME),
-        markable=markable,
-    )
+    name = text_or_empty(definition.get("name")) or text_or_empty(definition.get("type"))
+    marker = read_marker(definition, MARKER, DEFAULT_LIFETIME)
+    piece = CachePiece("tool", data, name=name, marker=marker, markable=markable)
+    return make_block(piece, "tool", place, opens=True)
 
 
 def _stream_system(system: Any) -> Iterator[StreamBlock]:
@@ -155,9 +155,10 @@ def _stream_system(system: Any) -> Iterator[StreamBlock]:
     """
     if system is None:
         return
-    for position, piece in enumerate(_read_pieces(system, "system")):
+    for position, value in enumerate(_read_pieces(system, "system")):
         place = f"system[{position}]"
-        yield _stream_block(piece, place, "system", _SeenCalls({}), opens=position == 0)
+        piece = _read_block(value, place, "system", _SeenCalls({}))
+        yield make_block(piece, "system", place, opens=position == 0)
 
 
 def _stream_messages(request: Request, memo: StreamMemo) -> list[StreamBlock]:
@@ -182,16 +183,12 @@ def _stream_message(message: Any, message_index: int, calls: _SeenCalls) -> Iter
     mapping = to_dict(message, f"messages[{message_index}]")
     role = text_or_empty(mapping.get("role"))
     place = f"messages[{message_index}].content"
-    is_temporary = mapping.get("clear_at") is not None
-    for block_index, piece in enumerate(_read_pieces(mapping.get("content"), place)):
-        yield _stream_block(
-            piece,
-            f"{place}[{block_index}]",
-            role,
-            calls,
-            opens=role != calls.last_role,
-            is_temporary=is_temporary,
-        )
+    for block_index, value in enumerate(_read_pieces(mapping.get("content"), place)):
+        block_place = f"{place}[{block_index}]"
+        piece = _read_block(value, block_place, role, calls)
+        if mapping.get("clear_at") is not None:  # the message is there for a while only
+            piece = msgspec.structs.replace(piece, markable=False)
+        yield make_block(piece, role, block_place, opens=role != calls.last_role)
         calls.last_role = role
 
 
@@ -231,18 +228,16 @@ class _SeenCalls:
         return data
 
 
-def _stream_block(
-    piece: Any, place: str, role: str, calls: _SeenCalls, *, opens: bool, is_temporary: bool = False
-) -> StreamBlock:
+def _read_block(value: Any, place: str, role: str, calls: _SeenCalls) -> CachePiece:
     """One block. `calls` are those so far; a call adds itself.
 
     A marker inside a result counts as one on the result. Blocks of a system message are of the sort "system",
     whatever their type.
     """
-    block = to_dict(piece, place)
+    block = to_dict(value, place)
     block_type = text_or_empty(block.get("type"))
     marker = read_marker(block, MARKER, DEFAULT_LIFETIME)
-    data = _drop_marker_and_nulls(block)
+    data = drop_marker_and_nulls(block, MARKER)
     if block_type in _CALL_TYPES:
         calls.add(block)
     elif block_type == "tool_result":
@@ -255,16 +250,9 @@ def _stream_block(
     sort: Sort = "system"
     if role != "system":
         sort = _SORTS.get(block_type, "raw")
-    return StreamBlock(
-        sort=sort,
-        role=role,
-        data=encode_data(data, place),
-        place=place,
-        opens=opens,
-        name=_name_block(block, block_type, calls.tool_names),
-        marker=marker,
-        markable=not is_temporary and _takes_marker(block, block_type),
-    )
+    name = _name_block(block, block_type, calls.tool_names)
+    markable = _takes_marker(block, block_type)
+    return CachePiece(sort, data, name=name, marker=marker, markable=markable)
 
 
 def _takes_marker(block: Json, block_type: str) -> bool:
@@ -287,7 +275,7 @@ def _normalise_result(result: Json, place: str) -> tuple[Json, str]:
     for position, piece in enumerate(_read_pieces(result.get("content"), f"{place}.content")):
         block = to_dict(piece, f"{place}.content[{position}]")
         marker = read_marker(block, MARKER, DEFAULT_LIFETIME) or marker
-        pieces.append(_drop_marker_and_nulls(block))
+        pieces.append(drop_marker_and_nulls(block, MARKER))
     data = {**result, "content": pieces}
     if data.get("is_error") is False:
         del data["is_error"]
@@ -308,16 +296,6 @@ def _name_block(block: Json, block_type: str, tool_names: Mapping[str, str]) -> 
     return text_or_empty(block.get("title"))
 
 
-def _drop_marker_and_nulls(block: Json) -> Json:
-    """The block without its marker, and without nulls: they mean the same as an absent field.
-
-    Most blocks have neither, and are not copied.
-    """
-    if MARKER in block or None in block.values():
-        return drop_nulls(drop_field(block, MARKER))
-    return block
-
-
 def _read_pieces(content: Any, place: str) -> Sequence[Any]:
     """The blocks of some content. A string is one text block, an empty string none.
 
@@ -331,11 +309,10 @@ def _read_pieces(content: Any, place: str) -> Sequence[Any]:
     return to_list(content, place)
 
 
-def _read_settings(request: Request, blocks: Sequence[StreamBlock]) -> Json:
-    """The settings that a cache may depend on, by their names in the rules. Defaults are left out.
+def _read_settings(request: Request, blocks: Sequence[StreamBlock]) -> dict[str, bytes]:
+    """The settings that a cache may depend on, those that blocks switch on too.
 
-    How thinking is displayed, and what happens to thinking that does not fit, is not in the prompt. Fields
-    that lamina does not know are compared too, since the model may read them.
+    How thinking is displayed, and what happens to thinking that does not fit, is not in the prompt.
     """
     output_config = mapping_or_empty(request.get("output_config"))
     tool_choice = request.get("tool_choice")
@@ -345,19 +322,14 @@ def _read_settings(request: Request, blocks: Sequence[StreamBlock]) -> Json:
     thinking = request.get("thinking")
     if mapping_or_empty(thinking).get("type") == "disabled":
         thinking = None
-    return {
-        "tool_choice": drop_default(drop_field(tool_choice, "disable_parallel_tool_use"), {"type": "auto"}),
-        "parallel": calls_in_parallel,
-        "thinking": drop_field(drop_field(thinking, "display"), "block_binding"),
-        "effort": drop_default(output_config.get("effort"), "high"),
-        "format": output_config.get("format") or request.get("output_format"),
-        "task_budget": output_config.get("task_budget"),
-        "speed": drop_default(request.get("speed"), "standard"),
-        "tier": drop_default(request.get("service_tier"), "auto"),
-        "geo": request.get("inference_geo"),
+    return _SETTINGS.read(
+        request,
+        tool_choice=drop_default(drop_field(tool_choice, "disable_parallel_tool_use"), {"type": "auto"}),
+        parallel=calls_in_parallel,
+        thinking=drop_field(drop_field(thinking, "display"), "block_binding"),
+        format=output_config.get("format") or request.get("output_format"),
         **_find_features(blocks),
-        "other": find_other_fields(request, _KNOWN_FIELDS),
-    }
+    )
 
 
 def _find_features(blocks: Sequence[StreamBlock]) -> dict[str, bool]:

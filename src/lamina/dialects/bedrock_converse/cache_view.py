@@ -23,6 +23,7 @@ from lamina.dialects.bedrock_converse.blocks import (
     read_lifetime,
     split_block,
 )
+from lamina.dialects.cache_blocks import CachePiece, CacheSettings, make_block
 from lamina.dialects.json_values import (
     change_object,
     drop_nulls,
@@ -35,14 +36,7 @@ from lamina.dialects.json_values import (
     to_list,
     to_same_dict,
 )
-from lamina.dialects.marking import (
-    Places,
-    encode_data,
-    encode_settings,
-    find_other_fields,
-    mark_field,
-    require_all_placed,
-)
+from lamina.dialects.marking import Places, mark_field, require_all_placed
 from lamina.dialects.memos import StreamMemo
 from lamina.dialects.port import Marking, Request
 from lamina.errors import BadInput
@@ -65,39 +59,41 @@ _SORTS: Mapping[str, Sort] = {
 
 _SORTS_BY_ROLE: Mapping[str, Sort] = {"tool": "tool", "system": "system"}
 
-_KNOWN_FIELDS = frozenset(
-    """modelId messages system toolConfig inferenceConfig outputConfig additionalModelRequestFields
-    guardrailConfig requestMetadata performanceConfig serviceTier additionalModelResponseFieldPaths""".split()
+_SETTINGS = CacheSettings(
+    {
+        "tool_choice": ("toolConfig.toolChoice", None),
+        "format": ("outputConfig.textFormat", None),
+        "effort": ("outputConfig.effort", None),
+        "additional": ("additionalModelRequestFields", None),
+    },
+    "modelId messages system "
+    # These are not in the prompt.
+    "inferenceConfig guardrailConfig requestMetadata performanceConfig serviceTier "
+    "additionalModelResponseFieldPaths",
 )
-"""Fields that the stream holds elsewhere, that its settings hold, or that are not in the prompt."""
 
 
 def stream(request: Request, *, memo: StreamMemo | None = None) -> Stream:
     """The blocks of a request with their cache points, and the parameters that a cache may see."""
     if not isinstance(request, Mapping):
         raise BadInput(f"a request is {name_value(request)}", place="request", hint="give an object")
-    tool_config = mapping_or_empty(request.get("toolConfig"))
-    output_config = mapping_or_empty(request.get("outputConfig"))
     model = text_or_empty(request.get("modelId"))
-    tools = list(_stream_list(tool_config.get("tools"), "toolConfig.tools", "tool", {}))
+    tools = mapping_or_empty(request.get("toolConfig")).get("tools")
+    tool_pieces = _read_list(tools, "toolConfig.tools", "tool", {})
     if _NOVA in model:
-        tools = [msgspec.structs.replace(block, markable=False) for block in tools]
-    settings = {
-        "tool_choice": tool_config.get("toolChoice"),
-        "format": output_config.get("textFormat"),
-        "effort": output_config.get("effort"),
-        "additional": request.get("additionalModelRequestFields"),
-        "other": find_other_fields(request, _KNOWN_FIELDS),
-    }
+        tool_pieces = [msgspec.structs.replace(piece, markable=False) for piece in tool_pieces]
+    system_pieces = _read_list(request.get("system"), "system", "system", {})
+    messages = to_list(request.get("messages"), "messages")
+    memo = memo or StreamMemo(keeps_data=True)
     return Stream(
         dialect=NAME,
         model=model,
         blocks=(
-            *tools,
-            *_stream_list(request.get("system"), "system", "system", {}),
-            *_stream_messages(request.get("messages"), memo or StreamMemo(keeps_data=True)),
+            *(make_block(piece, "tool", "", opens=True) for piece in tool_pieces),
+            *(make_block(piece, "system", "", opens=i == 0) for i, piece in enumerate(system_pieces)),
+            *memo.read_blocks(messages, None, _SeenMessages, _stream_message, marker=b'"cachePoint"'),
         ),
-        settings=encode_settings(settings),
+        settings=_SETTINGS.read(request),
     )
 
 
@@ -109,43 +105,32 @@ class _SeenMessages:
         self.tool_names: dict[str, str] = {}
 
 
-def _stream_messages(messages: Any, memo: StreamMemo) -> list[StreamBlock]:
-    return memo.read_blocks(
-        to_list(messages, "messages"), None, _SeenMessages, _stream_message, marker=b'"cachePoint"'
-    )
-
-
 def _stream_message(message: Any, position: int, seen: _SeenMessages) -> Iterator[StreamBlock]:
     """The blocks of one message. The first block after a change of role opens a message."""
     fields = to_dict_or_empty(message)
     role = text_or_empty(fields.get("role"))
-    place = f"messages[{position}].content"
-    for block in _stream_list(fields.get("content"), place, role, seen.tool_names):
-        yield msgspec.structs.replace(block, opens=role != seen.last_role)
+    for piece in _read_list(fields.get("content"), f"messages[{position}].content", role, seen.tool_names):
+        yield make_block(piece, role, "", opens=role != seen.last_role)
         seen.last_role = role
 
 
-def _stream_list(blocks: Any, place: str, role: str, tool_names: dict[str, str]) -> Iterator[StreamBlock]:
+def _read_list(blocks: Any, place: str, role: str, tool_names: dict[str, str]) -> list[CachePiece]:
     """The blocks of one list, without its cache points: each block says whether one follows it.
 
     `tool_names` has the tool of each call so far by its id; a call adds itself.
     """
+    pieces: list[CachePiece] = []
     for position, item, group in group_with_markers(to_list(blocks, place)):
         block = drop_nulls(to_dict_or_empty(item))
         block_type, content = split_block(block)
         marker = ""
         if is_cache_point(group[-1]):
             marker = read_lifetime(group[-1])
-        yield StreamBlock(
-            sort=_SORTS_BY_ROLE.get(role) or _SORTS.get(block_type, "raw"),
-            role=role,
-            data=encode_data(block, f"{place}[{position}]"),
-            place=f"{place}[{position}]",
-            opens=role == "tool" or position == 0,
-            name=_name_block(block_type, mapping_or_empty(content), tool_names),
-            marker=marker,
-            markable=_takes_marker(block_type, content),
-        )
+        sort = _SORTS_BY_ROLE.get(role) or _SORTS.get(block_type, "raw")
+        name = _name_block(block_type, mapping_or_empty(content), tool_names)
+        markable = _takes_marker(block_type, content)
+        pieces.append(CachePiece(sort, block, f"{place}[{position}]", name, marker, markable))
+    return pieces
 
 
 def _name_block(block_type: str, content: Mapping[str, Any], tool_names: dict[str, str]) -> str:

@@ -8,9 +8,12 @@ part around it, are the same here. Ids of calls are not shown to the model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block
+from lamina.dialects.cache_blocks import CachePiece, make_block
 from lamina.dialects.gemini.contents import split_units
 from lamina.dialects.gemini.head import (
     find_prefix,
@@ -82,14 +85,8 @@ def _read_tools(settings: Json, prefix: str) -> Iterator[StreamBlock]:
         name = sort
         if sort == "function":
             name = get_text(declaration, "name")
-        yield StreamBlock(
-            sort="tool",
-            role="tools",
-            data=encode_block(declaration),
-            place=f"{prefix}tools{place}",
-            name=name,
-            opens=True,
-        )
+        piece = CachePiece("tool", declaration, f"tools{place}", name)
+        yield make_block(piece, "tools", prefix, opens=True)
 
 
 def _read_system(settings: Json, place: str) -> Iterator[StreamBlock]:
@@ -101,13 +98,8 @@ def _read_system(settings: Json, place: str) -> Iterator[StreamBlock]:
     if system is None:
         return
     for i, (part_place, part) in enumerate(split_system_parts(system, place)):
-        yield StreamBlock(
-            sort="system",
-            role="system",
-            data=encode_block(("system", _read_part(part).content)),
-            place=part_place,
-            opens=i == 0,
-        )
+        piece = CachePiece("system", ("system", _read_part(part).data))
+        yield make_block(piece, "system", part_place, opens=i == 0)
 
 
 def _read_contents(contents: Any) -> Iterator[StreamBlock]:
@@ -119,42 +111,28 @@ def _read_contents(contents: Any) -> Iterator[StreamBlock]:
         role = text_or_empty(unit.role)
         for i, value in enumerate(list_or_empty(unit.parts)):
             part = _read_part(value)
-            yield StreamBlock(
-                sort=part.sort,
-                role=role,
-                data=encode_block((role, part.content)),
-                place=unit.place_of(i),
-                opens=i == 0,
-                name=part.name,
-            )
+            piece = msgspec.structs.replace(part, data=(role, part.data))
+            yield make_block(piece, role, unit.place_of(i), opens=i == 0)
 
 
-class _CachedPart(NamedTuple):
-    """A part as the cache sees it: its sort, what the model reads of it, and its name."""
-
-    sort: Sort
-    content: Any
-    name: str = ""
-
-
-def _read_part(value: Any) -> _CachedPart:
+def _read_part(value: Any) -> CachePiece:
     """A part of a content, whether it came as text, as a dict or as an object of the SDK."""
     if isinstance(value, str):
-        return _CachedPart("text", {"text": value})
+        return CachePiece("text", {"text": value})
     part = to_dict_or_none(value)
     if not part:
-        return _CachedPart("raw", value)
+        return CachePiece("raw", value)
     match find_data_fields(part):
         case []:
-            return _CachedPart("raw", part)
+            return CachePiece("raw", part)
         case ["text", *_] if part.get("thought") is True:
-            return _CachedPart("thinking", _use_rest_names(part))
+            return CachePiece("thinking", _use_rest_names(part))
         case [data_field, *_]:
             return _read_data(data_field, _use_rest_names(part))
-    return _CachedPart("raw", part)
+    return CachePiece("raw", part)
 
 
-def _read_data(data_field: str, content: Json) -> _CachedPart:
+def _read_data(data_field: str, content: Json) -> CachePiece:
     """A part by the field that holds its data.
 
     The id of a call is left out, so that two requests that differ in ids alone are the same to a cache.
@@ -162,14 +140,14 @@ def _read_data(data_field: str, content: Json) -> _CachedPart:
     sort = _SORTS.get(data_field, "raw")
     data = to_dict_or_none(content[data_field])
     if data is None:  # text
-        return _CachedPart(sort, content)
+        return CachePiece(sort, content)
     name = get_text(data, "name")
     if sort == "document":
         name = get_text(data, "displayName")
         if get_text(data, "mimeType").startswith("image/"):
             sort = "image"
     inner = drop_field(_use_rest_names(data), "id")
-    return _CachedPart(sort, {**content, data_field: inner}, name)
+    return CachePiece(sort, {**content, data_field: inner}, name=name)
 
 
 def _use_rest_names(block: Json) -> Json:

@@ -7,29 +7,29 @@ write them. This module does not know which parameters a cache depends on: the c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-from lamina.caches.stream import Sort, Stream, StreamBlock
+from lamina.caches.stream import Sort, Stream
+from lamina.dialects.cache_blocks import CachePiece, CacheSettings, make_message_blocks, make_tool_blocks
 from lamina.dialects.json_values import (
-    add_outer_place,
+    Json,
     drop_nulls,
     mapping_or_empty,
     read_each,
     read_list,
     text_or_empty,
 )
-from lamina.dialects.marking import encode_data, encode_settings, find_other_fields
 from lamina.dialects.ollama.fields import NAME, read_call, read_picture, read_text, to_fields
 from lamina.dialects.ollama.parse import read_definition
 from lamina.dialects.pieces import require_request
 from lamina.dialects.port import Request
-from lamina.errors import BadInput
 
 _SORTS_BY_ROLE: dict[str, Sort] = {"system": "system", "tool": "result"}
-_FIELDS_OF_API = frozenset(
-    """model messages tools format think options stream keep_alive truncate shift logprobs
-    top_logprobs""".split()
+
+_SETTINGS = CacheSettings(
+    {},
+    "model messages tools format think options stream keep_alive truncate shift logprobs top_logprobs",
 )
 
 
@@ -39,107 +39,66 @@ def stream(request: Request) -> Stream:
     Pictures are compared by their base64, or by their path.
     """
     require_request(request, "give an object with messages")
+    tools = read_each(read_list(request, "tools"), "tools", lambda tool, _: read_definition(tool))
     return Stream(
         dialect=NAME,
         model=text_or_empty(request.get("model")),
-        blocks=(*_read_tools(request), *_read_messages(request)),
+        blocks=(
+            *make_tool_blocks(tools, "tools", _read_tool),
+            *make_message_blocks(request.get("messages"), "messages", _read_message),
+        ),
         settings=_read_settings(request),
     )
 
 
-def _read_tools(request: Request) -> Iterator[StreamBlock]:
-    """One block for each definition, with the type that the server adds."""
-    tools = read_each(read_list(request, "tools"), "tools", lambda tool, _: read_definition(tool))
-    for position, tool in enumerate(tools):
-        place = f"tools[{position}]"
-        definition = {"type": "function", **drop_nulls(tool)}
-        function = mapping_or_empty(definition.get("function"))
-        yield StreamBlock(
-            sort="tool",
-            role="tool",
-            data=encode_data(definition, place),
-            place=place,
-            opens=True,
-            name=text_or_empty(function.get("name")),
-        )
+def _read_tool(tool: Json) -> tuple[Json, str]:
+    """A definition with the type that the server adds, and its name."""
+    definition = {"type": "function", **drop_nulls(tool)}
+    return definition, text_or_empty(mapping_or_empty(definition.get("function")).get("name"))
 
 
-class _MessageBlock(NamedTuple):
-    """One thing that a message says: its sort, its field, its data, and what a reader calls it."""
+def _read_message(value: Any) -> tuple[str, list[CachePiece]]:
+    """The role of a message, and what it says in order: reasoning, text, pictures, calls.
 
-    sort: Sort
-    field: str
-    data: dict[str, Any]
-    name: str = ""
-
-
-def _read_messages(request: Request) -> Iterator[StreamBlock]:
-    """The blocks of all messages. The first block of a message opens it.
-
-    An error in a message names the message before the field.
+    There is at least one piece, even if it is empty. A picture is its base64, or its path. A call is without
+    its id: a template does not write it.
     """
-    for index, value in enumerate(read_list(request, "messages")):
-        place = f"messages[{index}]"
-        try:
-            message = to_fields(value)
-            role = read_text(message, "role")
-            blocks = _read_blocks(message, role)
-        except BadInput as error:
-            raise add_outer_place(place, error) from None
-        for position, block in enumerate(blocks):
-            yield StreamBlock(
-                sort=block.sort,
-                role=role,
-                data=encode_data({"role": role, **block.data}, place),
-                place=f"{place}.{block.field}",
-                opens=position == 0,
-                name=block.name,
-            )
-
-
-def _read_blocks(message: Mapping[str, Any], role: str) -> list[_MessageBlock]:
-    """What a message says, in order: reasoning, text, pictures, calls. At least one, even if it is empty.
-
-    A picture is its base64, or its path. A call is without its id: a template does not write it.
-    """
-    thoughts: list[_MessageBlock] = []
+    message = to_fields(value)
+    role = read_text(message, "role")
+    thoughts: list[CachePiece] = []
     thought = read_text(message, "thinking")
     if thought:
-        thoughts.append(_MessageBlock("thinking", "thinking", {"thinking": thought}))
-    others: list[_MessageBlock] = []
+        thoughts.append(CachePiece("thinking", {"role": role, "thinking": thought}, ".thinking"))
+    others: list[CachePiece] = []
     for position, image in enumerate(read_list(message, "images")):
         field = f"images[{position}]"
         picture = read_picture(image, field).part
-        others.append(_MessageBlock("image", field, {"image": picture.data or picture.url}))
-    for position, value in enumerate(read_list(message, "tool_calls")):
-        name = read_call(value, position).part.name
-        function = to_fields(to_fields(value)["function"])
-        data = {"call": name, "arguments": function.get("arguments") or {}}
-        others.append(_MessageBlock("call", f"tool_calls[{position}]", data, name))
-    spoken = {"text": read_text(message, "content")}
-    if thoughts + others and not spoken["text"]:
-        return thoughts + others
+        others.append(CachePiece("image", {"role": role, "image": picture.data or picture.url}, f".{field}"))
+    for position, call in enumerate(read_list(message, "tool_calls")):
+        name = read_call(call, position).part.name
+        function = to_fields(to_fields(call)["function"])
+        data = {"role": role, "call": name, "arguments": function.get("arguments") or {}}
+        others.append(CachePiece("call", data, f".tool_calls[{position}]", name))
+    text = read_text(message, "content")
+    if thoughts + others and not text:
+        return role, thoughts + others
+    spoken = {"role": role, "text": text}
     tool_name = read_text(message, "tool_name")
     if tool_name:
         spoken["tool"] = tool_name
-    text = _MessageBlock(_SORTS_BY_ROLE.get(role, "text"), "content", spoken, tool_name)
-    return [*thoughts, text, *others]
+    said = CachePiece(_SORTS_BY_ROLE.get(role, "text"), spoken, ".content", tool_name)
+    return role, [*thoughts, said, *others]
 
 
 def _read_settings(request: Request) -> dict[str, bytes]:
-    """Parameters under the names that all dialects share; unknown parameters are under "other".
+    """Parameters under the names that all dialects share.
 
     `"think": true` is a switch, and `"think": "high"` an effort.
     """
-    settings: dict[str, Any] = {"other": find_other_fields(request, _FIELDS_OF_API)}
-    match request.get("think"):
-        case bool() as switch:
-            settings["thinking"] = switch
-        case effort:
-            settings["effort"] = effort
-    match request.get("format"):
-        case Mapping() as schema:
-            settings["format"] = {"schema": schema}
-        case answer_format:
-            settings["format"] = answer_format or None
-    return encode_settings(settings)
+    think_setting = "effort"
+    if isinstance(request.get("think"), bool):
+        think_setting = "thinking"
+    answer_format = request.get("format") or None
+    if isinstance(request.get("format"), Mapping):
+        answer_format = {"schema": request["format"]}
+    return _SETTINGS.read(request, format=answer_format, **{think_setting: request.get("think")})

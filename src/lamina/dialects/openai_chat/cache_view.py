@@ -11,10 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lamina.caches.stream import Sort, Stream, StreamBlock
+from lamina.caches.stream import Sort, Stream
+from lamina.dialects.cache_blocks import (
+    CachePiece,
+    CacheSettings,
+    drop_marker_and_nulls,
+    make_message_blocks,
+    make_tool_blocks,
+    read_marker,
+)
 from lamina.dialects.json_values import (
     Json,
-    add_outer_place,
     drop_default,
     drop_field,
     drop_nulls,
@@ -22,13 +29,13 @@ from lamina.dialects.json_values import (
     read_list,
     text_or_empty,
     to_dict,
+    to_list,
 )
-from lamina.dialects.marking import BREAKPOINT, encode_data, encode_settings, find_other_fields, read_marker
+from lamina.dialects.marking import BREAKPOINT
 from lamina.dialects.openai_chat.parse import REASONING
 from lamina.dialects.openai_chat.parts import NAME
 from lamina.dialects.pieces import require_request
 from lamina.dialects.port import Request
-from lamina.errors import BadInput
 
 _DEFAULT_LIFETIME = "30m"
 """The lifetime of a marker, if neither the marker nor the request has one."""
@@ -49,44 +56,64 @@ _SORTS_BY_ROLE: dict[str, Sort] = {
     "tool": "result",
     "function": "result",
 }
-_REASONING_FIELDS = frozenset(REASONING)
 _CALL_FIELDS = frozenset(("tool_calls", "function_call"))
 _FIELDS_NOT_EXTRA = _CALL_FIELDS | {"role", "content", "id", "cache_control", *REASONING}
 """Fields of a message that are read elsewhere, or that no model sees: some servers take `cache_control`."""
 
-_FIELDS_READ_ELSEWHERE = frozenset(
-    ("model", "messages", "tools", "functions", "prompt_cache_key", "cache_salt", "prompt_cache_options")
-)
 _THINKING_FIELDS = ("thinking", "enable_thinking", "chat_template_kwargs", "reasoning")
-_SETTING_FIELDS = frozenset(
-    "tool_choice function_call parallel_tool_calls reasoning_effort verbosity response_format service_tier "
-    "web_search_options".split()
-).union(_THINKING_FIELDS)
-_FIELDS_NOT_IN_PROMPT = frozenset(
+_SETTINGS = CacheSettings(
+    {
+        "parallel": ("parallel_tool_calls", True),
+        "effort": ("reasoning_effort", None),
+        "format": ("response_format", {"type": "text"}),
+        "verbosity": ("verbosity", "medium"),
+        "tier": ("service_tier", "auto"),
+        "web_search": ("web_search_options", None),
+    },
+    "model messages tools functions tool_choice function_call prompt_cache_key cache_salt "
+    "prompt_cache_options thinking enable_thinking chat_template_kwargs reasoning "
+    # These are not in the prompt.
     "max_tokens max_completion_tokens temperature top_p top_k min_p n seed stop stream stream_options user "
     "metadata store logprobs top_logprobs logit_bias frequency_penalty presence_penalty safety_identifier "
     "prediction modalities audio moderation prompt_cache_retention repetition_penalty extra_headers "
-    "extra_query timeout".split()
+    "extra_query timeout",
 )
-_FIELDS_OF_API = _FIELDS_READ_ELSEWHERE | _SETTING_FIELDS | _FIELDS_NOT_IN_PROMPT
 
 
 def stream(request: Request) -> Stream:
     """The blocks of a request, each with its marker, and the parameters that a cache may see.
 
-    `"Hi"` and `[{"type": "text", "text": "Hi"}]` have the same bytes.
+    `"Hi"` and `[{"type": "text", "text": "Hi"}]` have the same bytes. `tools` come before functions from
+    before tools, whatever the order of the two fields in the request is.
     """
     require_request(request, "give an object with messages")
     options = mapping_or_empty(request.get("prompt_cache_options"))
-    lifetime = text_or_empty(options.get("ttl")) or _DEFAULT_LIFETIME
-    blocks = [*_read_tools(request), *_read_messages(request, lifetime)]
+    reader = _MessageReader(text_or_empty(options.get("ttl")) or _DEFAULT_LIFETIME, {})
     return Stream(
         dialect=NAME,
         model=text_or_empty(request.get("model")),
-        blocks=tuple(blocks),
+        blocks=(
+            *make_tool_blocks(request.get("tools"), "tools", _read_tool),
+            *make_tool_blocks(request.get("functions"), "functions", _read_tool),
+            *make_message_blocks(request.get("messages"), "messages", reader.read_message),
+        ),
         settings=_read_settings(request),
         key=_read_key(request),
         automatic=_read_automatic(request, options),
+    )
+
+
+def _read_settings(request: Request) -> dict[str, bytes]:
+    """The parameters that a cache may depend on. The default choice depends on whether there are tools."""
+    default_choice = "none"
+    if request.get("tools") or request.get("functions"):
+        default_choice = "auto"
+    choice = request.get("tool_choice") or request.get("function_call")
+    thinking_fields = {name: request.get(name) for name in _THINKING_FIELDS}
+    return _SETTINGS.read(
+        request,
+        tool_choice=drop_default(choice, default_choice),
+        thinking=drop_nulls(thinking_fields) or None,
     )
 
 
@@ -114,23 +141,20 @@ def _read_automatic(request: Request, options: Mapping[str, Any]) -> str:
     return " ".join(word for word in (mode, lifetime, retention) if word not in default_words)
 
 
-def _read_tools(request: Request) -> Iterator[StreamBlock]:
-    """One block for each definition, of tools and of functions from before tools.
+def _read_tool(definition: Json) -> tuple[Json, str]:
+    """A definition without fields that say nothing, and its name.
 
-    `tools` come first, whatever the order of the two fields in the request is.
+    Nulls say nothing, and neither does a strictness that is the default. Of the function
+    `{"name": "read", "strict": false, "description": null}` only the name is left.
     """
-    for field in ("tools", "functions"):
-        for i, tool in enumerate(read_list(request, field)):
-            place = f"{field}[{i}]"
-            definition = to_dict(tool, place)
-            yield StreamBlock(
-                sort="tool",
-                role="tool",
-                data=encode_data(_remove_silent_fields(definition), place),
-                place=place,
-                opens=True,
-                name=_read_function_name(definition),
-            )
+    bare_definition = drop_nulls(definition)
+    function = bare_definition.get("function")
+    if isinstance(function, Mapping):
+        bare_function = drop_nulls(function)
+        if bare_function.get("strict") is False:
+            del bare_function["strict"]
+        bare_definition["function"] = bare_function
+    return bare_definition, _read_function_name(definition)
 
 
 def _read_function_name(block: Mapping[str, Any]) -> str:
@@ -142,93 +166,54 @@ def _read_function_name(block: Mapping[str, Any]) -> str:
     return text_or_empty(mapping_or_empty(function).get("name"))
 
 
-def _remove_silent_fields(definition: Mapping[str, Any]) -> Json:
-    """A definition without fields that say nothing: nulls, and a strictness that is the default.
-
-    Of the function `{"name": "read", "strict": false, "description": null}` only the name is left.
-    """
-    bare_definition = drop_nulls(definition)
-    function = bare_definition.get("function")
-    if isinstance(function, Mapping):
-        bare_function = drop_nulls(function)
-        if bare_function.get("strict") is False:
-            del bare_function["strict"]
-        bare_definition["function"] = bare_function
-    return bare_definition
-
-
-class _ChatStreamReader(NamedTuple):
+class _MessageReader(NamedTuple):
     """Reads messages in order. `call_names` has the name of each call so far, by its id."""
 
     lifetime: str
     call_names: dict[str, str]
 
-    def read_message(self, message: Mapping[str, Any], place: str) -> list[StreamBlock]:
-        """The blocks of a message: reasoning, content, calls. The first of them opens the message.
+    def read_message(self, value: Any) -> tuple[str, list[CachePiece]]:
+        """The role of a message, and its pieces: reasoning, content, calls.
 
-        `{"role": "assistant", "reasoning": "Why", "content": "Reading.", "tool_calls": [A]}` has three
-        blocks.
+        `{"role": "assistant", "reasoning": "Why", "content": "Reading.", "tool_calls": [A]}` has three.
+        Servers have one of two names for reasoning, and each field that is there is a piece.
         """
+        message = to_dict(value)
         role = text_or_empty(message.get("role"))
-        blocks: list[StreamBlock] = []
-        if not _REASONING_FIELDS.isdisjoint(message):
-            blocks += _read_reasoning(message, place, role)
-        blocks += self._read_content(message, place, role, opens=not blocks)
+        pieces = self._read_content(message, role)
         if not _CALL_FIELDS.isdisjoint(message):
-            blocks += self._read_calls(message, place, role, opens=not blocks)
-        return blocks
+            pieces += self._read_calls(message)
+        thoughts = [
+            CachePiece("thinking", {field: message[field]}, f".{field}")
+            for field in REASONING
+            if message.get(field)
+        ]
+        return role, thoughts + pieces
 
-    def _read_content(
-        self, message: Mapping[str, Any], place: str, role: str, *, opens: bool
-    ) -> list[StreamBlock]:
-        """The blocks of a content. An assistant's empty text is none; elsewhere it is a block.
+    def _read_content(self, message: Json, role: str) -> list[CachePiece]:
+        """The pieces of a content. An assistant's empty text is none; elsewhere it is one.
 
-        A message with no content, but with a name, is one block of that name.
+        The first part carries the other fields of the message. Each later one carries only the id of the call
+        that the message answers. A message with no content, but with a name, is one piece of that name.
         """
         content = message.get("content")
         extra_fields = _read_extra_fields(message)
-        is_said = bool(content) or role != "assistant"
-        if isinstance(content, str) and is_said:
-            text_part = {"type": "text", "text": content}
-            part_place = f"{place}.content[0]"
-            return [self._read_part(text_part, extra_fields, part_place, role, opens=opens)]
-        if content:
-            return self._read_parts(message, extra_fields, place, role, opens=opens)
-        if not extra_fields:
-            return []
-        sort: Sort = "raw"
-        if role == "tool":
-            sort = "result"
-        data = encode_data(extra_fields, "")
-        return [StreamBlock(sort=sort, role=role, data=data, place=place, opens=opens)]
-
-    def _read_parts(
-        self, message: Mapping[str, Any], extra_fields: dict[str, Any], place: str, role: str, *, opens: bool
-    ) -> list[StreamBlock]:
-        """The parts of a content.
-
-        The first carries the other fields of the message. Each later one carries only the id of the call
-        that the message answers.
-        """
-        blocks: list[StreamBlock] = []
-        for i, item in enumerate(read_list(message, "content")):
-            part = to_dict(item, f"content[{i}]")
-            part_place = f"{place}.content[{i}]"
-            is_first = not blocks
-            blocks.append(self._read_part(part, extra_fields, part_place, role, opens=opens and is_first))
-            if is_first:
+        if isinstance(content, str) and (content or role != "assistant"):
+            return [self._read_part({"type": "text", "text": content}, extra_fields, ".content[0]", role)]
+        pieces: list[CachePiece] = []
+        if not content and extra_fields:
+            pieces.append(CachePiece("result" if role == "tool" else "raw", extra_fields))
+        for position, item in enumerate(to_list(content or None, "content")):
+            part = to_dict(item, f"content[{position}]")
+            pieces.append(self._read_part(part, extra_fields, f".content[{position}]", role))
+            if extra_fields:
                 extra_fields = drop_nulls({"tool_call_id": extra_fields.get("tool_call_id")})
-        return blocks
+        return pieces
 
-    def _read_part(
-        self, part: Mapping[str, Any], extra_fields: dict[str, Any], place: str, role: str, *, opens: bool
-    ) -> StreamBlock:
-        """One part of a content. The first part carries the other fields of its message.
-
-        A picture with the detail "auto" has the same bytes as one without.
-        """
+    def _read_part(self, part: Json, extra_fields: Json, place: str, role: str) -> CachePiece:
+        """One part of a content. A picture with the detail "auto" has the same bytes as one without."""
         part_type = text_or_empty(part.get("type"))
-        data: Json = drop_field(drop_nulls(part), BREAKPOINT)
+        data = drop_marker_and_nulls(part, BREAKPOINT)
         name = ""
         if part_type != "text" or extra_fields:
             name = self._name_part(part, extra_fields)
@@ -236,18 +221,11 @@ class _ChatStreamReader(NamedTuple):
             data = {**data, "image_url": _remove_default_detail(data.get("image_url"))}
         if extra_fields:
             data = {"message": extra_fields, **data}
-        return StreamBlock(
-            sort=_SORTS_BY_ROLE.get(role) or _SORTS_BY_TYPE.get(part_type, "raw"),
-            role=role,
-            data=encode_data(data, ""),
-            place=place,
-            opens=opens,
-            name=name,
-            marker=read_marker(part, BREAKPOINT, self.lifetime),
-            markable=part_type in _SORTS_BY_TYPE and part.get("text") != "",
-        )
+        sort = _SORTS_BY_ROLE.get(role) or _SORTS_BY_TYPE.get(part_type, "raw")
+        markable = part_type in _SORTS_BY_TYPE and part.get("text") != ""
+        return CachePiece(sort, data, place, name, read_marker(part, BREAKPOINT, self.lifetime), markable)
 
-    def _name_part(self, part: Mapping[str, Any], extra_fields: Mapping[str, Any]) -> str:
+    def _name_part(self, part: Json, extra_fields: Json) -> str:
         """What a reader would call a part: the tool that gave it, its file, or who says it.
 
         A result is named after the tool that was called, a file by its name, and a user by the name in the
@@ -261,72 +239,25 @@ class _ChatStreamReader(NamedTuple):
             return text_or_empty(file.get("filename"))
         return text_or_empty(extra_fields.get("name"))
 
-    def _read_calls(
-        self, message: Mapping[str, Any], place: str, role: str, *, opens: bool
-    ) -> list[StreamBlock]:
-        """One block for each call, and the name of each for the results that follow.
+    def _read_calls(self, message: Json) -> Iterator[CachePiece]:
+        """One piece for each call, and the name of each for the results that follow.
 
         The arguments stay the text that the model wrote, since a cache compares text.
         """
         calls = [(f"tool_calls[{i}]", call) for i, call in enumerate(read_list(message, "tool_calls"))]
         if message.get("function_call"):
             calls.append(("function_call", message["function_call"]))
-        blocks: list[StreamBlock] = []
-        for call_place, value in calls:
-            call = to_dict(value, call_place)
+        for place, value in calls:
+            call = to_dict(value, place)
             name = _read_function_name(call)
             call_id = call.get("id")
             if isinstance(call_id, str):
                 self.call_names[call_id] = name
             # The list itself says the place of a call.
-            data = drop_field(drop_nulls(call), "index")
-            block = StreamBlock(
-                sort="call",
-                role=role,
-                data=encode_data(data, call_place),
-                place=f"{place}.{call_place}",
-                opens=opens and not blocks,
-                name=name,
-            )
-            blocks.append(block)
-        return blocks
+            yield CachePiece("call", drop_field(drop_nulls(call), "index"), f".{place}", name)
 
 
-def _read_messages(request: Request, lifetime: str) -> Iterator[StreamBlock]:
-    """The blocks of all messages, in order.
-
-    An error in a message names the message before the field.
-    """
-    reader = _ChatStreamReader(lifetime, {})
-    for i, message in enumerate(read_list(request, "messages")):
-        place = f"messages[{i}]"
-        try:
-            yield from reader.read_message(to_dict(message), place)
-        except BadInput as error:
-            raise add_outer_place(place, error) from None
-
-
-def _read_reasoning(message: Mapping[str, Any], place: str, role: str) -> list[StreamBlock]:
-    """One block for each reasoning text.
-
-    Servers have one of two names for it, and each field that is there is a block.
-    """
-    blocks: list[StreamBlock] = []
-    for field in REASONING:
-        if not message.get(field):
-            continue
-        block = StreamBlock(
-            sort="thinking",
-            role=role,
-            data=encode_data({field: message[field]}, field),
-            place=f"{place}.{field}",
-            opens=not blocks,
-        )
-        blocks.append(block)
-    return blocks
-
-
-def _read_extra_fields(message: Mapping[str, Any]) -> dict[str, Any]:
+def _read_extra_fields(message: Json) -> Json:
     """The fields of a message besides its content and calls; an empty field says nothing.
 
     `{"role": "assistant", "content": "Hi", "audio": {"id": "a1"}}` has `audio`.
@@ -344,28 +275,3 @@ def _remove_default_detail(image: Any) -> Any:
     if mapping_or_empty(image).get("detail") in ("auto", None):
         return drop_field(image, "detail")
     return image
-
-
-def _read_settings(request: Request) -> dict[str, bytes]:
-    """The parameters that a cache may depend on, without those that have their default.
-
-    The default choice of a tool depends on whether there are tools. Fields that no table above has are
-    compared too: whoever compares two requests should see that they differ.
-    """
-    default_choice = "none"
-    if request.get("tools") or request.get("functions"):
-        default_choice = "auto"
-    thinking_fields = {name: request.get(name) for name in _THINKING_FIELDS}
-    choice = request.get("tool_choice") or request.get("function_call")
-    settings = {
-        "tool_choice": drop_default(choice, default_choice),
-        "parallel": drop_default(request.get("parallel_tool_calls"), default=True),
-        "effort": request.get("reasoning_effort"),
-        "format": drop_default(request.get("response_format"), {"type": "text"}),
-        "verbosity": drop_default(request.get("verbosity"), "medium"),
-        "tier": drop_default(request.get("service_tier"), "auto"),
-        "web_search": request.get("web_search_options"),
-        "thinking": drop_nulls(thinking_fields) or None,
-        "other": find_other_fields(request, _FIELDS_OF_API),
-    }
-    return encode_settings(settings)
