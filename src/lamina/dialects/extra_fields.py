@@ -14,13 +14,14 @@ This module has what the dialects share. The tables of each are where it parses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import chain
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
 
 from lamina.core.hashing import digest
-from lamina.core.text.characters import is_blank, split_words
-from lamina.core.values import Digest, Part, Raw, Text
+from lamina.core.text.characters import is_blank
+from lamina.core.values import Digest, Part, Raw, Segment, Text
 from lamina.dialects.json_values import Json, drop_fields, list_or_empty, to_dict_or_empty
 
 ExtraParts = tuple[Part, ...]
@@ -59,9 +60,6 @@ UNREAD: Mapping[str, str] = {
 }
 """Fields of messages and blocks that no model reads, each with the reason."""
 
-Rests = Mapping[str, Any]
-"""What is left of a message, and of the objects inside it, by a name for the place."""
-
 _CACHE_MARK = "it marks a cache, and moves with the end of the conversation"
 _TYPED = "the role, or the typed part, says it"
 
@@ -92,73 +90,107 @@ _EMPTY_BY_DEFAULT = frozenset(("annotations", "tool_calls", "images"))
 """Lists that an SDK writes out when they are empty. Without them the message is the same."""
 
 
-def list_counted_fields(fields: str) -> frozenset[str]:
-    """Fields that need no extra part: those that the typed part counts, and those that no model reads."""
-    return frozenset(split_words(fields)).union(UNREAD)
+class KnownFields(NamedTuple):
+    """The fields of one sort of object: those that its typed part holds, and those that it counts.
 
-
-def collect_extra_fields(
-    dialect: str, holder: Mapping[str, Any], counted_fields: frozenset[str]
-) -> ExtraParts:
-    """The fields that are counted nowhere else and that the model may read.
-
-    Empty values, numbers and switches say nothing to it.
-
-    Of `{"type": "text", "text": "Hi", "mood": "kind", "weight": 2}` it is `{"mood": "kind"}`.
+    `typed` has those that may change besides, `counted` those that no model reads.
     """
-    if counted_fields.issuperset(holder):  # nearly every block has no other field
-        return ()
-    extra = {name: value for name, value in holder.items() if is_counted(name, value, counted_fields)}
-    if not extra:
-        return ()
-    return (Raw(dialect=dialect, data=extra),)
+
+    typed: frozenset[str]
+    counted: frozenset[str]
 
 
-def is_counted(name: str, value: Any, counted_fields: frozenset[str]) -> bool:
+def know_fields(typed: str, *, counted: str = "") -> KnownFields:
+    """The fields that a typed part holds. It counts these and, for some objects, more."""
+    typed_fields = frozenset(typed.split())
+    return KnownFields(typed_fields.union(IGNORED), typed_fields.union(counted.split(), UNREAD))
+
+
+class ExtraFields(msgspec.Struct):
+    """What a message has besides its typed parts.
+
+    `parts` have what the model may read, which is counted. `rests` have what else is sent, by a name for the
+    place of each.
+    """
+
+    dialect: str
+    parts: ExtraParts = ()
+    rests: dict[str, Any] = {}
+
+    def add(self, place: str, holder: Mapping[str, Any], known: KnownFields) -> None:
+        """Add the fields of an object that its typed part does not hold.
+
+        Of `{"type": "text", "text": "Hi", "mood": "kind", "weight": 2}` the mood is counted, the weight not:
+        empty values, numbers and switches say nothing to a model.
+        """
+        if known.typed.issuperset(holder) and known.counted.issuperset(holder):
+            return  # nearly every object has no other field
+        self.count(holder, known)
+        rest = drop_fields(holder, known.typed)
+        self._note(
+            place, {name: value for name, value in rest.items() if not _says_nothing(name, value)}, known
+        )
+
+    def add_difference(
+        self, place: str, holder: Mapping[str, Any], expected: Mapping[str, Any], known: KnownFields
+    ) -> None:
+        """Add the fields in which an object differs from the one that would be written for its typed part."""
+        self.count(holder, known)
+        self._note(place, find_difference(holder, expected), known)
+
+    def count(self, holder: Mapping[str, Any], known: KnownFields) -> None:
+        """Add the fields of an object that are counted, and no others."""
+        extra = {name: value for name, value in holder.items() if is_counted(name, value, known)}
+        if extra:
+            self.parts += (Raw(dialect=self.dialect, data=extra),)
+
+    def _note(self, place: str, rest: Json, known: KnownFields) -> None:
+        uncounted = {name: value for name, value in rest.items() if not is_counted(name, value, known)}
+        if uncounted:
+            self.rests[place] = uncounted
+
+    def add_blank_texts(self, content: Any) -> None:
+        """Add blank texts among the blocks of a message that says something. They have no segment.
+
+        Of `[{"text": "Hi"}, {"text": " "}]` it is the second.
+        """
+        self.parts += tuple(Text(fields["text"]) for _, fields in _find_blank_texts(content))
+
+    def note_blank_texts(self, content: Any) -> None:
+        """Note where blank texts stand among the blocks of a message, and what else they have.
+
+        One blank text alone is the same as a string.
+        """
+        if len(list_or_empty(content)) > 1:
+            for position, fields in _find_blank_texts(content):
+                self.rests[f"content[{position}]"] = drop_fields(fields, IGNORED)
+
+    def digest(self) -> Digest:
+        """The digest of what is sent without being counted; "" if nothing is."""
+        if not any(self.rests.values()):
+            return NO_DIGEST
+        return digest({place: rest for place, rest in self.rests.items() if rest})
+
+    def put_on(self, segment: Segment) -> Segment:
+        """The segment with these fields; the same object if there are none."""
+        uncounted = self.digest()
+        if not self.parts and not uncounted:
+            return segment
+        return msgspec.structs.replace(segment, beside=self.parts, uncounted=uncounted)
+
+
+def is_counted(name: str, value: Any, known: KnownFields) -> bool:
     """Whether a field is one of the extra parts of its message: one with words that no typed part counts."""
-    if name in counted_fields:
-        return False
-    return bool(value) and not isinstance(value, bool | int | float)
+    return name not in known.counted and bool(value) and not isinstance(value, bool | int | float)
 
 
-def collect_blank_texts(content: Any) -> ExtraParts:
-    """Blank texts among the blocks of a message that says something. They are sent, but have no segment.
-
-    Of `[{"text": "Hi"}, {"text": " "}]` it is the second.
-    """
-    blanks: list[Part] = []
-    for block in list_or_empty(content):
-        text = to_dict_or_empty(block).get("text")
+def _find_blank_texts(content: Any) -> Iterator[tuple[int, Json]]:
+    """The blank texts among the blocks of a message, each with its position."""
+    for position, block in enumerate(list_or_empty(content)):
+        fields = to_dict_or_empty(block)
+        text = fields.get("text")
         if isinstance(text, str) and is_blank(text):
-            blanks.append(Text(text))
-    return tuple(blanks)
-
-
-def join_parts(parts_of_blocks: Iterable[ExtraParts]) -> ExtraParts:
-    """The extra parts of several blocks as one tuple."""
-    return tuple(chain.from_iterable(parts_of_blocks))
-
-
-def list_typed_fields(fields: str) -> frozenset[str]:
-    """The fields that a typed part holds, and those that may change."""
-    return frozenset(split_words(fields)).union(IGNORED)
-
-
-def find_rest(
-    holder: Mapping[str, Any], typed_fields: frozenset[str], counted_fields: frozenset[str]
-) -> Json:
-    """The fields of an object that neither a typed part holds nor `collect_extra_fields` counts.
-
-    Of `{"type": "text", "text": "Hi", "mood": "kind", "weight": 2}` it is `{"weight": 2}`.
-    """
-    rest: Json = {}
-    if typed_fields.issuperset(holder):  # nearly every object has no other field
-        return rest
-    for name in holder.keys() - typed_fields:
-        value = holder[name]
-        if not _says_nothing(name, value) and not is_counted(name, value, counted_fields):
-            rest[name] = value
-    return rest
+            yield position, fields
 
 
 def find_difference(holder: Mapping[str, Any], expected: Mapping[str, Any]) -> Json:
@@ -184,52 +216,6 @@ def find_difference(holder: Mapping[str, Any], expected: Mapping[str, Any]) -> J
         if name in expected or name not in IGNORED:
             difference[name] = value
     return difference
-
-
-def find_uncounted_difference(
-    holder: Mapping[str, Any], expected: Mapping[str, Any], counted_fields: frozenset[str]
-) -> Json:
-    """The same without the fields that `collect_extra_fields` counts."""
-    difference = find_difference(holder, expected)
-    for name, value in list(difference.items()):
-        if is_counted(name, value, counted_fields):
-            del difference[name]
-    return difference
-
-
-def find_blank_blocks(content: Any) -> Json:
-    """The blank texts among the blocks of a message, each with its position.
-
-    They are counted, but have no segment. So only this tells where they stand and what else they have. One
-    blank text alone is the same as a string.
-    """
-    blocks = list_or_empty(content)
-    blank_blocks: Json = {}
-    if len(blocks) < 2:
-        return blank_blocks
-    for position, block in enumerate(blocks):
-        fields = to_dict_or_empty(block)
-        text = fields.get("text")
-        if isinstance(text, str) and is_blank(text):
-            blank_blocks[f"content[{position}]"] = drop_fields(fields, IGNORED)
-    return blank_blocks
-
-
-def digest_rests(rests: Rests) -> Digest:
-    """The digest of what is left of a message; "" if nothing is."""
-    if not any(rests.values()):
-        return NO_DIGEST
-    return digest({place: rest for place, rest in rests.items() if rest})
-
-
-def name_places(place: str, rests_of_blocks: Iterable[Rests]) -> dict[str, Any]:
-    """What is left of the blocks in a list, by the place of each: `content[1]`, for example."""
-    named: dict[str, Any] = {}
-    for position, rests in enumerate(rests_of_blocks):
-        for inner_place, rest in rests.items():
-            if rest:
-                named[f"{place}[{position}]{inner_place}"] = rest
-    return named
 
 
 def _says_nothing(name: str, value: Any) -> bool:

@@ -14,14 +14,12 @@ import msgspec
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Digest, Document, Image, Part, Raw, Role, Segment, Text, ToolResult
+from lamina.dialects.extra_fields import NO_DIGEST
 from lamina.dialects.json_values import LIST_TYPES, describe_value, read_each, to_dict_or_empty
 from lamina.dialects.memos import GrowingList, ParseMemo
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
-
-NO_DIGEST = Digest("")
-
 
 AnyReader = TypeVar("AnyReader")
 AnyCalls = TypeVar("AnyCalls")

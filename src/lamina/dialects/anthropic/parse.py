@@ -16,7 +16,7 @@ not read but whose change makes another message (their digest is noted).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain, groupby, islice
 from typing import Any, NamedTuple
 
@@ -49,18 +49,7 @@ from lamina.dialects.anthropic.parts import (
     read_text,
     render_part,
 )
-from lamina.dialects.extra_fields import (
-    NO_DIGEST,
-    ExtraParts,
-    Rests,
-    collect_extra_fields,
-    digest_rests,
-    find_rest,
-    find_uncounted_difference,
-    list_counted_fields,
-    list_typed_fields,
-    name_places,
-)
+from lamina.dialects.extra_fields import ExtraFields, ExtraParts, KnownFields, know_fields
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
@@ -99,19 +88,18 @@ _NO_TOOLS: Mapping[str, Json] = {}
 PATH_LIMIT = 200
 """Characters of a path that is worth showing in a handle."""
 
-_MESSAGE_FIELDS = list_counted_fields("")
-_BLOCK_FIELDS = list_counted_fields(
-    "text source title context name input tool_use_id content thinking signature data"
-)
+_BLOCK_WORDS = "text source title context name input tool_use_id content thinking signature data"
 
 _NO_FIELDS: Mapping[str, Any] = {}
 
-_TYPED_MESSAGE_FIELDS = list_typed_fields("content")
-_TYPED_RESULT_FIELDS = list_typed_fields("tool_use_id content is_error")
-_TYPED_BLOCK_FIELDS: Mapping[type[Part], frozenset[str]] = {
-    Text: list_typed_fields("text"),
-    ToolCall: list_typed_fields("name input"),
-    Thinking: list_typed_fields("thinking signature data"),
+_MESSAGE_FIELDS = know_fields("content")
+_BLOCK_FIELDS: Mapping[type[Part], KnownFields] = {
+    Text: know_fields("text", counted=_BLOCK_WORDS),
+    ToolCall: know_fields("name input", counted=_BLOCK_WORDS),
+    Thinking: know_fields("thinking signature data", counted=_BLOCK_WORDS),
+    ToolResult: know_fields("tool_use_id content is_error", counted=_BLOCK_WORDS),
+    Image: know_fields(_BLOCK_WORDS),
+    Document: know_fields(_BLOCK_WORDS),
 }
 """The fields of each sort of block that its typed part holds. Pictures and documents are compared whole."""
 
@@ -595,20 +583,13 @@ def build_segments(
                 count=len(pieces),
                 is_mended=is_mended,
             )
-        beside: ExtraParts = piece.loaded
-        rests: dict[str, Any] = {}
+        extra = ExtraFields(NAME, piece.loaded)
         if is_late_system:
-            rests["role"] = "late system"
+            extra.rests["role"] = "late system"
         if extra_fields and position == last:
-            beside += collect_extra_fields(NAME, extra_fields, _MESSAGE_FIELDS)
-            rests["message"] = find_rest(extra_fields, _TYPED_MESSAGE_FIELDS, _MESSAGE_FIELDS)
+            extra.add("message", extra_fields, _MESSAGE_FIELDS)
         if piece.blocks and len(piece.blocks) == 1:
-            block = to_dict_or_empty(piece.blocks[0])
-            beside += _collect_from_block(piece.parts[0], block)
-            rests |= _find_block_rests(piece.parts[0], block)
-        uncounted = NO_DIGEST
-        if rests:
-            uncounted = digest_rests(rests)
+            _add_block(extra, "", piece.parts[0], to_dict_or_empty(piece.blocks[0]))
         segment = Segment(
             role=piece.role,
             kind=piece.kind,
@@ -618,8 +599,8 @@ def build_segments(
             joins=joins or position > 0,
             origin=NAME,
             meta={ORIGIN: origin},
-            beside=beside,
-            uncounted=uncounted,
+            beside=extra.parts,
+            uncounted=extra.digest(),
             unread=piece.unread,
         )
         segments.append(segment)
@@ -634,50 +615,23 @@ def select_extra_fields(message: Json) -> Json:
     return drop_fields(message, ("role", "content"))
 
 
-def _collect_from_block(part: Part, block: Json) -> ExtraParts:
-    """The extra fields of a block, and of the blocks inside it if it is a result.
+def _add_block(extra: ExtraFields, place: str, part: Part, block: Json) -> None:
+    """Add what a block has that its typed part does not hold; of a result, what is inside it too.
 
-    For `{"type": "text", "text": "Hi", "mood": "kind"}` it is `{"mood": "kind"}`: the text is counted with
-    the part.
+    Of a document with `"citations": {"enabled": true}` it is that field. A `Raw` part holds all of its block.
     """
     if isinstance(part, Raw):
-        return ()
-    extra = collect_extra_fields(NAME, block, _BLOCK_FIELDS)
+        return
+    known = _BLOCK_FIELDS[type(part)]
+    if isinstance(part, Image | Document):
+        extra.add_difference(place, block, render_part(part) or {}, known)
+        return
+    extra.add(place, block, known)
     if isinstance(part, ToolResult):
-        for inner_part, inner_block in _pair_content(part, block):
-            extra += _collect_from_block(inner_part, inner_block)
-    return extra
-
-
-def _find_block_rests(part: Part, block: Json) -> Rests:
-    """What neither the typed part of a block holds nor its extra fields count; of a result, inside it too.
-
-    Of a document with `"citations": {"enabled": true}` it is that field.
-    """
-    match part:
-        case Raw():
-            return {}
-        case Image() | Document():
-            return {"": find_uncounted_difference(block, render_part(part) or {}, _BLOCK_FIELDS)}
-        case ToolResult():
-            return _find_result_rests(part, block)
-    typed_fields = _TYPED_BLOCK_FIELDS[type(part)]
-    if typed_fields.issuperset(block):  # nearly every block: nothing is looked for, and nothing is hashed
-        return {}
-    return {"": find_rest(block, typed_fields, _BLOCK_FIELDS)}
-
-
-def _find_result_rests(result: ToolResult, block: Json) -> Rests:
-    rest = find_rest(block, _TYPED_RESULT_FIELDS, _BLOCK_FIELDS)
-    is_error = block.get("is_error")
-    if not isinstance(is_error, bool | None):
-        rest["is_error"] = is_error  # the typed part holds a switch, and this is something else
-    pairs = _pair_content(result, block)
-    inner_rests = name_places(".content", (_find_block_rests(part, inner) for part, inner in pairs))
-    return {"": rest, **inner_rests}
-
-
-def _pair_content(result: ToolResult, block: Json) -> Iterator[tuple[Part, Json]]:
-    """The parts of a result, each with the block that it came as."""
-    blocks = list_or_empty(block.get("content"))
-    return zip(result.content, map(to_dict_or_empty, blocks), strict=False)
+        is_error = block.get("is_error")
+        if not isinstance(is_error, bool | None):
+            # The typed part holds a switch, and this is something else.
+            extra.rests.setdefault(place, {})["is_error"] = is_error
+        blocks = map(to_dict_or_empty, list_or_empty(block.get("content")))
+        for position, (inner_part, inner) in enumerate(zip(part.content, blocks, strict=False)):
+            _add_block(extra, f"{place}.content[{position}]", inner_part, inner)

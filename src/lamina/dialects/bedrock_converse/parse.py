@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lamina.core.hashing import digest
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Part, Raw, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.values import Digest, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.bedrock_converse.blocks import (
     NAME,
     MarkedBlock,
@@ -24,7 +25,7 @@ from lamina.dialects.bedrock_converse.blocks import (
     write_part,
 )
 from lamina.dialects.bedrock_converse.head import read_head
-from lamina.dialects.extra_fields import digest_rests, find_difference
+from lamina.dialects.extra_fields import NO_DIGEST, find_difference
 from lamina.dialects.json_values import (
     LIST_TYPES,
     add_outer_place,
@@ -169,11 +170,14 @@ def _read_plain_piece(marked: MarkedBlock, kind: str) -> MessagePiece:
     return MessagePiece(kind, part, marked.group, pinned=is_guarded, uncounted=uncounted)
 
 
-def _digest_rest(block: Any, part: Part) -> Any:
+def _digest_rest(block: Any, part: Part) -> Digest:
     """The digest of what a block has besides its part, such as `citations` of a document."""
     if isinstance(part, Raw):
-        return ""
-    return digest_rests({"": find_difference(mapping_or_empty(block), write_part(part) or {})})
+        return NO_DIGEST
+    difference = find_difference(mapping_or_empty(block), write_part(part) or {})
+    if not difference:
+        return NO_DIGEST
+    return digest({"": difference})
 
 
 def _must_be_mended(piece: MessagePiece) -> bool:

@@ -22,24 +22,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
-from lamina.dialects.extra_fields import (
-    ExtraParts,
-    Rests,
-    collect_extra_fields,
-    digest_rests,
-    find_rest,
-    list_counted_fields,
-    list_typed_fields,
-    name_places,
-)
+from lamina.dialects.extra_fields import ExtraFields, KnownFields, know_fields
 from lamina.dialects.gemini.contents import Unit, list_messages, read_extra_fields, split_units
 from lamina.dialects.gemini.head import ParsedGeminiHead, read_head, split_system_parts
 from lamina.dialects.gemini.parts import ID_PREFIX, read_part, read_signature
 from lamina.dialects.gemini.wire import NAME, get_object, is_safe_name, to_dict_or_empty
 from lamina.dialects.json_values import (
     LIST_TYPES,
-    Json,
     add_outer_place,
+    drop_field,
     list_or_empty,
     name_value,
     text_or_empty,
@@ -56,21 +47,14 @@ _ROLES = {"user": Role.USER, "model": Role.ASSISTANT, "function": Role.USER}
 
 _CALL_KINDS = frozenset(("tool_call", "tool_result"))
 
-_CONTENT_FIELDS = list_counted_fields("parts")
-_PART_FIELDS = list_counted_fields(
+_CONTENT_FIELDS = know_fields("parts")
+_PART_FIELDS = know_fields(
     """text inlineData inline_data fileData file_data functionCall function_call functionResponse
     function_response thoughtSignature thought_signature"""
 )
-_CALL_FIELDS = list_counted_fields("name args response parts")
-
-_TYPED_CONTENT_FIELDS = list_typed_fields("parts")
-_TYPED_PART_FIELDS = list_typed_fields(
-    """text inlineData inline_data fileData file_data functionCall function_call functionResponse
-    function_response thoughtSignature thought_signature"""
-)
-_TYPED_CALL_FIELDS = list_typed_fields("name args response parts")
-_TYPED_MEDIA_FIELDS = list_typed_fields("data fileUri file_uri uri mimeType mime_type")
-_TYPED_DOCUMENT_FIELDS = _TYPED_MEDIA_FIELDS.union(("displayName", "display_name"))
+_CALL_FIELDS = know_fields("name args response parts")
+_MEDIA_FIELDS = know_fields("data fileUri file_uri uri mimeType mime_type").typed
+_DOCUMENT_FIELDS = _MEDIA_FIELDS.union(("displayName", "display_name"))
 
 _MEDIA = ("inlineData", "inline_data", "fileData", "file_data")
 _CALLS_AND_RESPONSES = ("functionCall", "function_call", "functionResponse", "function_response")
@@ -389,16 +373,12 @@ def _make_segments(
     segments = []
     last = len(pieces) - 1
     for i, piece in enumerate(pieces):
-        beside: tuple[Part, ...] = ()
-        rests: dict[str, Any] = {}
+        extra = ExtraFields(NAME)
         if i == last:
-            extra_fields = read_extra_fields(message)
-            beside = collect_extra_fields(NAME, extra_fields, _CONTENT_FIELDS) + blanks
-            rests["content"] = find_rest(extra_fields, _TYPED_CONTENT_FIELDS, _CONTENT_FIELDS)
+            extra.add("content", read_extra_fields(message), _CONTENT_FIELDS)
+            extra.parts += blanks
         if len(piece.blocks) == 1:
-            block = to_dict_or_empty(piece.blocks[0])
-            beside += collect_from_part(NAME, piece.parts[0], block, read_signature(block))
-            rests |= find_part_rests(piece.parts[0], block)
+            _add_part(extra, "", piece.parts[0], to_dict_or_empty(piece.blocks[0]))
         origin = WireOrigin(
             dialect=NAME,
             message=message,
@@ -415,8 +395,8 @@ def _make_segments(
             joins=joins or i > 0,
             origin=NAME,
             meta={ORIGIN: origin},
-            beside=beside,
-            uncounted=digest_rests(rests),
+            beside=extra.parts,
+            uncounted=extra.digest(),
         )
         segments.append(segment)
     return segments
@@ -520,62 +500,43 @@ def _hash_text(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def collect_from_part(dialect: str, part: Part, block: Any, signature: str) -> ExtraParts:
-    """Of a part of a content. Its signature counts, unless the typed part holds it.
+def _add_part(extra: ExtraFields, place: str, part: Part, block: Any) -> None:
+    """Add what a part of a content has that its typed part does not hold: which scenes of a film, say.
 
-    A thought holds its signature itself. The signature of a call is counted here.
+    The signature of a call is counted, a thought holds its own. The typed part tells a thought, and false is
+    the default.
     """
     if not isinstance(block, Mapping) or isinstance(part, Raw):
-        return ()
-    extra = collect_extra_fields(dialect, block, _PART_FIELDS)
+        return
+    fields = block
+    if block.get("thought") is isinstance(part, Thinking):
+        fields = drop_field(block, "thought")
+    extra.add(place, fields, _PART_FIELDS)
     for name in _CALLS_AND_RESPONSES:
-        inner = block.get(name)
-        if isinstance(inner, Mapping):
-            extra += _collect_from_call(dialect, inner)
+        if isinstance(block.get(name), Mapping):
+            _add_call(extra, place, part, block[name])
+    signature = read_signature(block)
     if signature and not isinstance(part, Thinking):
-        extra += (Thinking(signature=signature),)
-    return extra
-
-
-def find_part_rests(part: Part, block: Any) -> Rests:
-    """What a part of a content has that its typed part does not hold: which scenes of a film, for example.
-
-    A response that is not one text in the field `output` names its shape: an object is text in the log.
-    """
-    if not isinstance(block, Mapping) or isinstance(part, Raw):
-        return {}
-    rests: dict[str, Any] = {}
-    if not _TYPED_PART_FIELDS.issuperset(block):
-        rests[""] = _find_settings(part, block)
-    for name in _CALLS_AND_RESPONSES:
-        inner = block.get(name)
-        if isinstance(inner, Mapping):
-            rests |= _find_call_rests(part, inner)
+        extra.parts += (Thinking(signature=signature),)
     if isinstance(part, Image | Document):
-        rests |= _find_media_rests(part, block)
-    return rests
+        _note_media(extra, place, part, block)
 
 
-def _find_settings(part: Part, block: Mapping[str, Any]) -> Json:
-    """The fields of a part besides its data. The typed part tells a thought, and false is the default."""
-    rest = find_rest(block, _TYPED_PART_FIELDS, _PART_FIELDS)
-    is_thought = isinstance(part, Thinking)
-    if rest.get("thought") is is_thought:
-        del rest["thought"]
-    return rest
+def _add_call(extra: ExtraFields, place: str, part: Part, call: Mapping[str, Any]) -> None:
+    """Add what a call or a response has, and the media that a response may hold.
 
-
-def _find_call_rests(part: Part, call: Mapping[str, Any]) -> Rests:
-    """Of a call or a response, and of the media that a response may hold."""
-    rests: dict[str, Any] = {"call": find_rest(call, _TYPED_CALL_FIELDS, _CALL_FIELDS)}
+    `{"functionResponse": {"name": "read", "response": {…}, "note": "x"}}` has the extra field `note`. A
+    response that is not one text in the field `output` names its shape: an object is text in the log.
+    """
+    extra.add(f"{place}call", call, _CALL_FIELDS)
     if not isinstance(part, ToolResult):
-        return rests
+        return
     response = call.get("response")
     if isinstance(response, Mapping):
-        rests["response"] = _name_shape(response)
+        extra.rests[f"{place}response"] = _name_shape(response)
     media = [inner for inner in part.content if not isinstance(inner, Text)]
-    pairs = zip(media, list_or_empty(call.get("parts")), strict=False)
-    return rests | name_places("parts", (find_part_rests(inner, block) for inner, block in pairs))
+    for position, (inner, block) in enumerate(zip(media, list_or_empty(call.get("parts")), strict=False)):
+        _add_part(extra, f"{place}parts[{position}]", inner, block)
 
 
 def _name_shape(response: Mapping[str, Any]) -> str:
@@ -593,26 +554,12 @@ def _name_shape(response: Mapping[str, Any]) -> str:
     return name
 
 
-def _find_media_rests(part: Image | Document, block: Mapping[str, Any]) -> Rests:
-    """What the object with the data of a picture or file has besides them."""
-    typed_fields = _TYPED_MEDIA_FIELDS
+def _note_media(extra: ExtraFields, place: str, part: Image | Document, block: Mapping[str, Any]) -> None:
+    """Note what the object with the data of a picture or file has besides them. Nothing of it is counted."""
+    typed_fields = _MEDIA_FIELDS
     if isinstance(part, Document):
-        typed_fields = _TYPED_DOCUMENT_FIELDS
-    rests: dict[str, Any] = {}
+        typed_fields = _DOCUMENT_FIELDS
     for name in _MEDIA:
         media = block.get(name)
         if isinstance(media, Mapping):
-            rests["media"] = find_rest(media, typed_fields, frozenset(media))
-    return rests
-
-
-def _collect_from_call(dialect: str, call: Mapping[str, Any]) -> ExtraParts:
-    """Of a call or a response, and of the media that a response may hold.
-
-    `{"functionResponse": {"name": "read", "response": {…}, "note": "x"}}` has the extra field `note`.
-    """
-    extra = collect_extra_fields(dialect, call, _CALL_FIELDS)
-    for media in list_or_empty(call.get("parts")):
-        if isinstance(media, Mapping):
-            extra += collect_extra_fields(dialect, media, _PART_FIELDS)
-    return extra
+            extra.add(f"{place}media", media, KnownFields(typed_fields, frozenset(media)))

@@ -12,25 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from lamina.core.opaque_blocks import is_called_by_program
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
-from lamina.dialects.extra_fields import (
-    ExtraParts,
-    Rests,
-    collect_blank_texts,
-    collect_extra_fields,
-    digest_rests,
-    find_blank_blocks,
-    find_rest,
-    find_uncounted_difference,
-    join_parts,
-    list_counted_fields,
-    list_typed_fields,
-    name_places,
-)
+from lamina.dialects.extra_fields import ExtraFields, KnownFields, know_fields
 from lamina.dialects.json_values import (
     Json,
     describe_value,
@@ -86,28 +71,29 @@ COMPACTION_EMPTY = "a compaction without its encrypted content"
 _KINDS = {Role.USER: "user", Role.SYSTEM: "system"}
 """The kind of a message's segments by its role; "assistant" for all others."""
 
-_ITEM_FIELDS = list_counted_fields(
+_ITEM_WORDS = (
     "content call_id name arguments input output summary encrypted_content approve reason approval_request_id"
 )
-_FIELDS_OF_CALLS = {call_type: _ITEM_FIELDS.union(fields) for call_type, fields in ARGUMENT_FIELDS.items()}
-"""The same for calls of built-in tools, whose arguments stand in fields of their own."""
-
-_BLOCK_FIELDS = list_counted_fields(
-    "text refusal image_url file_id file_data file_url filename stdout stderr outcome"
-)
-
-_TYPED_ITEM_FIELDS = list_typed_fields("content")
-_TYPED_CALL_FIELDS = list_typed_fields("call_id name arguments input")
-_TYPED_OUTPUT_FIELDS = list_typed_fields("call_id output approve reason approval_request_id")
-_TYPED_FIELDS = {
-    **dict.fromkeys(OUTPUT_TYPES, _TYPED_OUTPUT_FIELDS),
-    **dict.fromkeys(OUTPUT_TYPE_OF_CALL, _TYPED_CALL_FIELDS),
-    **{call_type: _TYPED_CALL_FIELDS.union(fields) for call_type, fields in ARGUMENT_FIELDS.items()},
-    "reasoning": list_typed_fields("summary content encrypted_content"),
+_MESSAGE_FIELDS = know_fields("content", counted=_ITEM_WORDS)
+_CALL_FIELDS = know_fields("call_id name arguments input", counted=_ITEM_WORDS)
+_OUTPUT_FIELDS = know_fields("call_id output approve reason approval_request_id", counted=_ITEM_WORDS)
+_ITEM_FIELDS = {
+    **dict.fromkeys(OUTPUT_TYPES, _OUTPUT_FIELDS),
+    **dict.fromkeys(OUTPUT_TYPE_OF_CALL, _CALL_FIELDS),
+    **{
+        call_type: KnownFields(_CALL_FIELDS.typed.union(fields), _CALL_FIELDS.counted.union(fields))
+        for call_type, fields in ARGUMENT_FIELDS.items()
+    },
+    "reasoning": know_fields("summary content encrypted_content", counted=_ITEM_WORDS),
 }
-"""The fields of an item that its typed part holds, by its type. All other items are messages."""
+"""The fields of an item that its typed part holds, by its type. All other items are messages.
 
-_TYPED_TEXT_FIELDS = list_typed_fields("text refusal")
+The arguments of calls of built-in tools stand in fields of their own.
+"""
+
+_BLOCK_FIELDS = know_fields(
+    "text refusal", counted="image_url file_id file_data file_url filename stdout stderr outcome"
+)
 _ANY_TEXT = Text("")
 """Stands for the text of a block, which is compared elsewhere."""
 
@@ -383,105 +369,66 @@ def add_extra_fields(
     """
     last = len(segments) - 1
     for position, piece in enumerate(pieces):
-        extra: ExtraParts = ()
-        rests: dict[str, Any] = {}
+        extra = ExtraFields(NAME)
         if position == last:
-            extra = _collect_from_item(piece.part, item)
-            rests |= _find_item_rests(piece.part, item)
+            _add_item(extra, piece.part, item)
         if piece.block is not None and piece.block is not item:
-            block = to_dict(piece.block)
-            extra += _collect_from_block(piece.part, block)
-            rests |= _find_block_rests(piece.part, block)
-        uncounted = digest_rests(rests)
-        if extra or uncounted:
-            segments[position] = msgspec.structs.replace(
-                segments[position], beside=extra, uncounted=uncounted
-            )
+            _add_block(extra, "", piece.part, to_dict(piece.block))
+        segments[position] = extra.put_on(segments[position])
     return tuple(segments)
 
 
-def _find_item_rests(part: Part, item: Json) -> Rests:
-    """What an item has that no segment of it holds or counts: the phase of a message, for example.
+def _add_item(extra: ExtraFields, part: Part, item: Json) -> None:
+    """Add what an item has that no segment of it holds, and the blocks inside it without segments.
 
-    The system's two roles are one in the log, so that of the developer is noted here.
+    Of a message it is its phase, for example, of reasoning what its summary has besides text, of a result
+    what its blocks have. The system's two roles are one in the log, so that of the developer is noted here.
     """
     item_type = read_type(item)
+    content = item.get("content")
     is_message = item_type == "message"
-    rests: dict[str, Any] = {}
     if is_message or not isinstance(part, Raw):
-        typed_fields = _TYPED_FIELDS.get(item_type, _TYPED_ITEM_FIELDS)
-        counted_fields = _FIELDS_OF_CALLS.get(item_type, _ITEM_FIELDS)
-        rests["item"] = find_rest(item, typed_fields, counted_fields)
+        extra.add("item", item, _ITEM_FIELDS.get(item_type, _MESSAGE_FIELDS))
+    elif "type" not in item:  # no server takes it, and its words are counted twice
+        extra.count(item, _MESSAGE_FIELDS)
     if is_message:
         if item.get("role") == "developer":
-            rests["role"] = "developer"
-        rests |= find_blank_blocks(item.get("content"))
+            extra.rests["role"] = "developer"
+        extra.note_blank_texts(content)
     match part:
         case ToolResult():
-            rests |= _find_output_rests(part, item, item_type)
+            _add_output(extra, part, item, item_type)
         case Thinking():
             for field in ("summary", "content"):
-                blocks = list_or_empty(item.get(field))
-                rests |= name_places(field, (_find_block_rests(_ANY_TEXT, block) for block in blocks))
-    return rests
+                for position, block in enumerate(list_or_empty(item.get(field))):
+                    _add_block(extra, f"{field}[{position}]", _ANY_TEXT, block)
+    if not isinstance(part, Raw):
+        extra.add_blank_texts(content)
 
 
-def _find_output_rests(result: ToolResult, item: Json, item_type: str) -> Rests:
-    """What the blocks of an output have. That of a shell is text in the log, so all of it is noted.
+def _add_output(extra: ExtraFields, result: ToolResult, item: Json, item_type: str) -> None:
+    """Add what the blocks of an output have. That of a shell is text in the log, so all of it is noted.
 
     A command that printed "a" and then the error "b" is not one that printed both.
     """
     output = item.get("output")
+    noted_before = dict(extra.rests)
+    for position, (part, block) in enumerate(zip(result.content, list_or_empty(output), strict=False)):
+        _add_block(extra, f"output[{position}]", part, block)
     if item_type in ("shell_call_output", "computer_call_output"):
-        return {"output": output}
-    pairs = zip(result.content, list_or_empty(output), strict=False)
-    return name_places("output", (_find_block_rests(part, block) for part, block in pairs))
+        extra.rests = {**noted_before, "output": output}
 
 
-def _find_block_rests(part: Part, block: Any) -> Rests:
-    """What a block has that its typed part does not hold. A `Raw` part holds all of it.
+def _add_block(extra: ExtraFields, place: str, part: Part, block: Any) -> None:
+    """Add what a block has that its typed part does not hold. A `Raw` part holds all of it.
 
-    Of `{"type": "input_text", "text": "Hi", "weight": 2}` it is `{"weight": 2}`.
-    """
-    if not isinstance(block, Mapping):
-        return {}
-    match part:
-        case Raw():
-            return {}
-        case Text():
-            rest = find_rest(block, _TYPED_TEXT_FIELDS, _BLOCK_FIELDS)
-            if block.get("type") == "refusal":
-                rest["type"] = "refusal"
-            return {"": rest}
-    return {"": find_uncounted_difference(block, render_part(part), _BLOCK_FIELDS)}
-
-
-def _collect_from_item(part: Part, item: Json) -> ExtraParts:
-    """Of an item, and of the blocks inside it that have no segments of their own.
-
-    Of reasoning it is what its summary has besides text, of a result what its blocks have.
-    """
-    extra: ExtraParts = ()
-    is_message = item.get("type", "message") == "message"
-    if is_message or not isinstance(part, Raw):
-        extra = collect_extra_fields(NAME, item, _FIELDS_OF_CALLS.get(read_type(item), _ITEM_FIELDS))
-    match part:
-        case Raw():
-            return extra
-        case Thinking():
-            blocks = [*list_or_empty(item.get("summary")), *list_or_empty(item.get("content"))]
-            extra += join_parts(_collect_from_block(part, block) for block in blocks)
-        case ToolResult():
-            pairs = zip(part.content, list_or_empty(item.get("output")), strict=False)
-            extra += join_parts(_collect_from_block(inner, block) for inner, block in pairs)
-    return extra + collect_blank_texts(item.get("content"))
-
-
-def _collect_from_block(part: Part, block: Any) -> ExtraParts:
-    """Of a block that has a typed part. A `Raw` part is counted whole.
-
-    Of `{"type": "input_text", "text": "Hi", "mood": "kind"}` it is `{"mood": "kind"}`.
+    Of `{"type": "input_text", "text": "Hi", "weight": 2}` it is the weight.
     """
     if not isinstance(block, Mapping) or isinstance(part, Raw):
-        return ()
-    return collect_extra_fields(NAME, block, _BLOCK_FIELDS)
+        return
+    if not isinstance(part, Text):
+        extra.add_difference(place, block, render_part(part), _BLOCK_FIELDS)
+        return
+    extra.add(place, block, _BLOCK_FIELDS)
+    if block.get("type") == "refusal":
+        extra.rests.setdefault(place, {})["type"] = "refusal"
