@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,23 +15,28 @@ from lamina import (
     Budget,
     BudgetExceeded,
     BuildMemo,
+    Entry,
     Envelope,
-    Form,
     Layer,
     Ledger,
     Options,
+    RequestHead,
     Role,
     Segment,
     build,
 )
-from lamina.core import CHARS4, RFC, Counter, Filter, Layout, Raw, Thinking, Wording
+from lamina.core import CHARS4, KINDS, RFC, Counter, Filter, Layout, Raw, Thinking, Wording, text_of
+from lamina.core.cut_target import count_standing
+from lamina.core.entries import count_same
+from lamina.core.history_window import LastN
 from lamina.core.laws import is_same_request
 from lamina.core.log_pieces import may_split_at
 from lamina.core.repair import ScanMemory, repair
-from lamina.core.tokens import ESTIMATE, Framing
+from lamina.core.tokens import Framing
+from lamina.core.wishes import ACCEPTED
 from lamina.replay import generate_session, split_calls
 from lamina.segments import assistant, call, file, result, system, user
-from lamina.testing.strategies import logs
+from lamina.testing.strategies import EDITS, logs, reworded
 from tests.examples import up_to
 
 Log = tuple[Segment, ...]
@@ -45,98 +51,222 @@ def _few_names_settle() -> Iterator[None]:
         yield
 
 
-class Move(NamedTuple):
-    """What happens to a conversation between two builds; `place` is a share of the log, in hundredths."""
+CONTEXT_TOOL = "context"
+"""The tool with which the model pins, releases and notes."""
 
-    what: str
-    place: int
-
-
-WHATS = ("grow", "grow", "grow", "edit", "rewind", "fork", "reload", "options", "counter")
-MOVES = st.lists(st.builds(Move, st.sampled_from(WHATS), st.integers(0, 99)), min_size=3, max_size=10)
+FEWER_KINDS = {**KINDS, "note": KINDS["user"], "file": KINDS["selected_text"]}
+"""A table in which notes are the user's words, and files cannot be recovered."""
 
 
 OPTIONS = (
-    Options(),
-    Options(salt="1"),
-    Options(wording=Wording(tagged=True)),
+    Options(context_tool=CONTEXT_TOOL),
+    Options(context_tool=CONTEXT_TOOL, kinds=FEWER_KINDS),
+    Options(context_tool=CONTEXT_TOOL, binding="strict"),
+    Options(context_tool=CONTEXT_TOOL, layout=Layout(library="hoisted")),
+    Options(salt="1", remind=False),
+    Options(wording=Wording(tagged=True), late_system=False),
     Options(layout=Layout(exclude=Filter(kinds=frozenset({"tool_result"})))),
     Options(carries=lambda segment: "results stay away" if segment.kind == "tool_result" else ""),
+    Options(binding="drop", window=LastN(4, 1)),
 )
 """A memo that was made under one of them must not shape a request under another."""
 
+HEADS = (RequestHead(), RequestHead(tools=({"name": "read_file"},)))
 
-class Conversation:
-    """A log that grows out of a longer one, and is tampered with; built with a memo and without."""
 
-    def __init__(self, whole: Log, window: int) -> None:
-        self.whole, self.end = whole, 2
+class Talk:
+    """One conversation: its log, what is said next in it, and the ledger of its last request."""
+
+    def __init__(self, log: Log, rest: Log, ledger: Ledger) -> None:
+        self.log = log
+        self.rest = rest
+        self.ledger = ledger
+
+    def grow(self, dice: Random) -> None:
+        count = dice.randint(1, 5)
+        self.log += self.rest[:count]
+        self.rest = self.rest[count:]
+
+    def tell(self, dice: Random) -> None:
+        """Say some things that nothing else says, and much about others."""
+        for _ in range(dice.randint(1, 4)):
+            shelf = dice.randint(1, 30)
+            filler = " ".join(
+                dice.choices(("again", "sorted", "moved", "counted"), k=dice.choice((3, 60, 300)))
+            )
+            fact = f"Shelf {shelf} of aisle{shelf} holds {dice.randint(10, 99)} crates of tea. {filler}"
+            if dice.random() < 0.5:
+                self.log += (user(fact), assistant(f"Noted. {filler}"))
+                continue
+            call_id = f"tell{len(self.log)}"
+            asked = call("read_file", {"path": f"src/{shelf}.md"}, id=call_id, joins=False)
+            self.log += (asked, result(f"{filler}. {fact}", id=call_id, name="read_file"))
+
+    def ask(self, dice: Random) -> None:
+        """Ask about something that was said."""
+        names = re.findall(r"aisle\d+", " ".join(text_of(segment.parts) for segment in self.log))
+        self.log += (user(f"How many crates of tea does {dice.choice(names or ['it'])} hold?"),)
+
+    def wish(self, dice: Random) -> None:
+        """Let the model pin, release or note something, which is accepted."""
+        action = dice.choice(("pin", "pin", "release", "note"))
+        what = text_of(dice.choice(self.log).parts)[:30]
+        call_id = f"wish{len(self.log)}"
+        asked = call(CONTEXT_TOOL, {"action": action, "what": what}, id=call_id, joins=False)
+        self.log += (asked, result(f"{ACCEPTED[action]}{what}", id=call_id, name=CONTEXT_TOOL))
+
+    def grow_last(self, _: Random) -> None:
+        self.log += (assistant("And more.", joins=True),)
+
+    def change_last(self, dice: Random) -> None:
+        self.log = reworded(self.log, len(self.log) - 1, dice)
+
+    def pin(self, dice: Random) -> None:
+        """The client pins a segment, or releases it."""
+        at = dice.randrange(len(self.log))
+        changed = msgspec.structs.replace(self.log[at], pinned=not self.log[at].pinned)
+        self.log = (*self.log[:at], changed, *self.log[at + 1 :])
+
+    def edit(self, dice: Random) -> None:
+        """The client changes its history. Now and then it takes back what it said last."""
+        edited = dice.choice(EDITS)(self.log, dice.randrange(len(self.log)), dice)
+        self.log = edited or self.log
+
+    def reload(self, _: Random) -> None:
+        self.ledger = Ledger.load(self.ledger.dump())
+
+
+class SharedMemo:
+    """Two conversations that are built with one memo, and each time without it."""
+
+    def __init__(self, first: Log, second: Log, window: int) -> None:
+        self.talk = Talk(first[:2], first[2:], Ledger())
+        self.other = Talk(first[:2], second, Ledger())
         self.budget = Budget(window=window, reserve=0, keep_last=1)
-        self.ledger, self.options, self.counter = Ledger(), Options(), ESTIMATE
+        self.options = OPTIONS[0]
+        self.head = HEADS[0]
+        self.interrupted = Counter(name="interrupted", count=self.count)
+        self.counter = self.interrupted
+        self.idle = 0
+        self.is_interrupted = False
         self.memo = BuildMemo()
+        self.earlier: list[tuple[Entry, ...]] = [()]
 
-    def take(self, move: Move) -> None:
-        place = len(self.whole) * move.place // 100
-        match move.what:
-            case "grow":
-                self.end = min(self.end + 1 + move.place % 5, len(self.whole))
-            case "edit":
-                self.whole = (*self.whole[:place], user(f"edited {move.place}"), *self.whole[place + 1 :])
-            case "rewind":
-                self.end = max(place, 2)
-            case "fork":
-                self.whole, self.ledger = (*self.whole[:place], *self.whole[place::-1]), Ledger()
-            case "reload":
-                self.ledger = Ledger.load(self.ledger.dump())
+    def count(self, text: str) -> int:
+        """Count a text. Before the first one, another thread may build the other conversation."""
+        if self.is_interrupted:
+            self.is_interrupted = False
+            meanwhile = self.build(self.other, self.memo)
+            if isinstance(meanwhile, Envelope):
+                self.earlier.append(meanwhile.entries)
+        return len(text) // 4
+
+    def fork(self, dice: Random) -> None:
+        """The other conversation becomes a branch of this one."""
+        end = dice.randint(min(2, len(self.talk.log)), len(self.talk.log))
+        self.other = Talk(self.talk.log[:end], self.other.rest, self.talk.ledger)
+
+    def turn(self, _: Random) -> None:
+        """Go on with the other conversation."""
+        self.talk, self.other = self.other, self.talk
+
+    def meanwhile(self, dice: Random) -> None:
+        """While this conversation is built, another thread builds the other one."""
+        self.is_interrupted = True
+        self.talk.grow(dice)
+
+    def choose_settings(self, dice: Random) -> None:
+        """The client asks for something else. Now and then it comes back after a long pause."""
+        match dice.choice(("options", "counter", "head", "window", "pause")):
             case "options":
-                self.options = OPTIONS[move.place % len(OPTIONS)]
+                self.options = dice.choice(OPTIONS)
             case "counter":
-                self.counter = (ESTIMATE, RFC)[move.place % 2]
+                self.counter = dice.choice((self.interrupted, RFC))
+            case "head":
+                self.head = dice.choice(HEADS)
+            case "window":
+                self.budget = Budget(window=dice.randint(600, 4_000), reserve=0, keep_last=dice.randint(0, 2))
+            case "pause":
+                self.idle = 100_000
 
-    def build(self, memo: BuildMemo | None) -> Envelope | int:
+    def build(self, talk: Talk, memo: BuildMemo | None) -> Envelope | int:
         try:
             return build(
-                self.whole[: self.end],
+                talk.log,
+                head=self.head,
                 budget=self.budget,
-                ledger=self.ledger,
+                ledger=talk.ledger,
                 counter=self.counter,
+                idle=self.idle,
                 options=self.options,
                 memo=memo,
             )
         except BudgetExceeded as error:
             return error.floor
 
+    def check(self) -> None:
+        """Build with the memo and without it: requests, reasons, counts and ledgers are the same."""
+        with_memo = self.build(self.talk, self.memo)
+        self.is_interrupted = False
+        without = self.build(self.talk, None)
+        self.idle = 0
+        if not isinstance(with_memo, Envelope) or not isinstance(without, Envelope):
+            assert with_memo == without
+            return
+        assert is_same_request(with_memo, without)
+        assert (with_memo.cut, with_memo.room, with_memo.tail) == (without.cut, without.room, without.tail)
+        for entries in self.earlier[-3:]:
+            assert self.memo.count_same(entries, with_memo.entries) == count_same(entries, with_memo.entries)
+        checkpoint = self.memo.checkpoint
+        if checkpoint is not None and checkpoint.standing_tokens is not None:
+            assert checkpoint.standing_tokens == count_standing(with_memo.entries)
+        self.earlier.append(with_memo.entries)
+        self.talk.ledger = with_memo.ledger
+
+
+SAID = (
+    *(Talk.grow, Talk.tell, Talk.ask, Talk.wish) * 3,
+    *(Talk.grow_last, Talk.change_last, Talk.pin, Talk.edit) * 2,
+    Talk.reload,
+)
+DONE = (SharedMemo.fork, SharedMemo.turn, SharedMemo.meanwhile, SharedMemo.choose_settings)
+"""What happens between two builds."""
+
 
 @settings(max_examples=up_to(125))
-@given(logs(), st.integers(400, 3_000), MOVES)
+@given(
+    logs(thinks=True),
+    logs(),
+    st.integers(600, 4_000),
+    st.lists(st.integers(0, 99_999), min_size=5, max_size=20),
+)
 def test_a_memo_changes_nothing_whatever_happens_to_the_log(
-    whole: Log, window: int, moves: list[Move]
+    first: Log, second: Log, window: int, numbers: list[int]
 ) -> None:
-    talk = Conversation(whole, window)
-    for move in moves:
-        talk.take(move)
-        with_memo, without = talk.build(talk.memo), talk.build(None)
-        if isinstance(with_memo, Envelope) and isinstance(without, Envelope):
-            assert is_same_request(with_memo, without)
-            talk.ledger = with_memo.ledger
+    """Nor whatever happens to another conversation that is built with the same memo."""
+    shared = SharedMemo(first, second, window)
+    for number in numbers:
+        dice = Random(number)  # noqa: S311 - a story to repeat
+        if dice.random() < 0.7:
+            dice.choice(SAID)(shared.talk, dice)
         else:
-            assert with_memo == without
+            dice.choice(DONE)(shared, dice)
+        shared.check()
 
 
 def test_a_digest_is_not_there_before_what_it_covers() -> None:
     """A rewind into the folded steps, with the ledger and the memo of the build that folded them."""
     whole = generate_session(3, turns=6, steps=3)
-    talk = Conversation(whole, 3_000)
-    for move in (Move("grow", 4), *[Move("grow", 3)] * 12, Move("rewind", 20)):
-        talk.take(move)
-        with_memo, without = talk.build(talk.memo), talk.build(None)
-        assert isinstance(with_memo, Envelope)
-        assert isinstance(without, Envelope)
-        assert is_same_request(with_memo, without)
-        if move.what == "rewind":
-            assert talk.ledger.folds
-            assert not with_memo.ledger.folds
-        talk.ledger = with_memo.ledger
+    memo, ledger = BuildMemo(), Ledger()
+    budget = Budget(window=3_000, reserve=0, keep_last=1)
+    ends = [*range(5, 60, 4), len(whole) // 5]
+    for end in ends:
+        folds = ledger.folds
+        with_memo = build(whole[:end], budget=budget, ledger=ledger, memo=memo)
+        assert is_same_request(with_memo, build(whole[:end], budget=budget, ledger=ledger))
+        ledger = with_memo.ledger
+    assert folds
+    assert not ledger.folds
 
 
 def requests(log: Log, memo: Callable[[], BuildMemo | None]) -> list[Envelope]:
@@ -296,32 +426,6 @@ def test_a_log_is_not_parted_between_system_text_and_a_call_with_a_blank_message
         call("read", {}, id="b", joins=False),
     ]
     assert not may_split_at(log, 3)
-
-
-@given(st.randoms(use_true_random=False), st.sampled_from([300, 600, 1_200, 3_000]))
-def test_pins_that_come_and_go_are_the_same_with_a_memo(dice: Random, window: int) -> None:
-    """Attachments that repeat each other, some of them pinned: what is pinned stands in full, each time."""
-    texts = ("line of text here\n" * 60, "other text there\n" * 40)
-    log: list[Segment] = []
-    memo = BuildMemo()
-    ledger = Ledger()
-    budget = Budget(window=window, reserve=0, keep_last=1)
-    for turn in range(5):
-        names = dice.sample("ab", dice.randint(0, 2))
-        log += [file(name, dice.choice(texts), pinned=dice.random() < 0.3) for name in names]
-        at = dice.randrange(len(log)) if log else -1
-        if at >= 0 and log[at].kind == "file":
-            log[at] = msgspec.structs.replace(log[at], pinned=not log[at].pinned)
-        log.append(user(f"question {turn}"))
-        try:
-            without = build(log, budget=budget, ledger=ledger, counter=CHARS4)
-        except BudgetExceeded:
-            return
-        with_memo = build(log, budget=budget, ledger=ledger, counter=CHARS4, memo=memo)
-        assert is_same_request(with_memo, without)
-        assert all(entry.form is Form.FULL for entry in without.entries if entry.segment.pinned)
-        ledger = without.ledger
-        log.append(assistant("word " * dice.randint(1, 100)))
 
 
 def test_a_rewind_to_thinking_makes_the_question_current_again() -> None:

@@ -27,7 +27,7 @@ from lamina.core.epochs import find_change
 from lamina.core.hashing import chain_root
 from lamina.core.history_window import release_window
 from lamina.core.ledger import load_ledger
-from lamina.core.memo import BuildMemo
+from lamina.core.memo import BuildMemo, count_standing
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
 from lamina.core.remind import remind
 from lamina.core.scale import begins_with_assistant, make_scale
@@ -78,12 +78,13 @@ def build(
         phase=phase,
     )
 
-    repaired = repair_log(log, context, memo.checkpoint_for(log, context))
+    checkpoint = memo.checkpoint_for(log, context)
+    repaired = repair_log(log, context, checkpoint)
     draft = arrange_log(repaired, context)
     limits = None
     if budget is not None:
         draft = _read_wishes(draft, budget, context)
-        draft = msgspec.structs.replace(draft, standing_tokens=memo.count_standing(draft))
+        draft = msgspec.structs.replace(draft, standing_tokens=count_standing(draft, checkpoint))
         limits = _find_limits(budget, draft, context)
         draft = _note_budget(draft, budget, context)
     draft = admit(draft, limits, context)
@@ -97,7 +98,7 @@ def build(
         draft = remind(draft, limits.room, context)
     envelope = seal(draft, context, limits=limits, change=change)
 
-    memo.keep(draft, envelope, context)
+    memo.keep(draft, envelope, context, checkpoint)
     return envelope
 
 

@@ -60,6 +60,8 @@ class DraftCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The front of an earlier build, for its `log` before the `boundary`, and everything that it depends on.
 
     `ledger` is the ledger that the build returned. `last_turn` is the turn in which the whole log ended.
+    `entries` are those of the whole request, and `standing_tokens` those of them that no cut lowers, None if
+    they were not counted.
     """
 
     log: tuple[Segment, ...]
@@ -70,6 +72,8 @@ class DraftCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     root: Digest
     last_turn: int
     front: LogFront
+    entries: tuple[Entry, ...]
+    standing_tokens: int | None
 
 
 class RepairedPiece(msgspec.Struct, frozen=True, kw_only=True):

@@ -209,11 +209,13 @@ def omit_leaving(pieces: Pieces, context: BuildContext) -> Pieces:
 def _omit_with_turn(entry: Entry, ledger: Ledger) -> Entry:
     """The entry, omitted with its turn. If a cut omitted it, the reason in the ledger stays.
 
-    So the same entry is explained in the same way by every build. A line about another copy may not hold any
-    more: the client may have taken that copy away.
+    So the same entry is explained in the same way by every build. A line about another copy gives no reason:
+    the client may have taken that copy away, and a build without a memo has not looked for copies yet.
     """
     line = ledger.lines.get(entry.ref)
-    is_omitted_by_cut = line is not None and line.form is Form.OMITTED and not is_about_copies(line)
+    if line is not None and is_about_copies(line):
+        return omit(entry, OWN_TURN_ONLY)
+    is_omitted_by_cut = line is not None and line.form is Form.OMITTED
     if entry.form is Form.OMITTED or is_omitted_by_cut:
         return entry
     return omit(entry, OWN_TURN_ONLY)

@@ -15,7 +15,7 @@ import msgspec
 
 from lamina.core import cut_target
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
-from lamina.core.entries import EntryTally, count_same, find_last_turn, find_position, is_message
+from lamina.core.entries import count_same, find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import is_same_json
 from lamina.core.kinds import Kinds
@@ -37,21 +37,19 @@ class BuildMemo:
     """What the last build of a conversation leaves for the next one: token counts, and a checkpoint.
 
     `grown_log` says how the log that is built next continues the last one, if whoever read it knows.
-    `entries` are those of the last envelope, `standing_tally` has the tokens of those that no cut lowers, and
-    `settled` is what its dialect did with that envelope.
+    `settled` is what its dialect did with the last envelope.
 
     Pass the same memo to each build of one conversation. It holds only what could be computed again: losing
-    it costs time, and using it changes no request. The checkpoint is replaced in one assignment, so threads
-    cannot see half of it.
+    it costs time, and using it changes no request. A build takes the checkpoint once, and replaces it in one
+    assignment. What it needs to know of the build before is in there: the memo's other values may be those
+    of another thread by then.
     """
 
     def __init__(self) -> None:
         self.checkpoint: DraftCheckpoint | None = None
-        self.entries: tuple[Entry, ...] = ()
-        self.standing_tally = EntryTally()
         self.settled: Any = None
         self.grown_log = GrownLog()
-        self._grown = _Grown((), 0)
+        self._grown = _Grown()
         self._counts: dict[Counter, dict[Digest, int]] = {}
         self._reader: Reader | None = None
         self._passages = PassageIndex()
@@ -114,28 +112,28 @@ class BuildMemo:
         Of the last two envelopes it is known of most. Others are compared one by one.
         """
         start = 0
-        if old_entries is self._grown.entries and entries is self.entries:
-            start = self._grown.same
+        grown = self._grown
+        if old_entries is grown.before and entries is grown.entries:
+            start = grown.same
         return start + count_same(old_entries[start:], entries[start:])
 
-    def count_standing(self, draft: Draft) -> int:
-        """The tokens of a draft that no cut lowers. Only what is new since the last build is counted."""
-        before = self.standing_tally
-        if before.entries is not self.entries or len(before.entries) < draft.same:
-            return cut_target.count_standing(draft.entries)
-        gone = cut_target.count_standing(before.entries[draft.same :])
-        return before.total - gone + cut_target.count_standing(draft.entries[draft.same :])
-
-    def keep(self, draft: Draft, envelope: Envelope, context: BuildContext) -> None:
-        """Remember a build, so that the next one can begin from its front."""
-        # A checkpoint may come from the memo of another conversation, which has entries of its own.
-        same = min(draft.same, draft.unchanged, len(self.entries))
-        self._grown = _Grown(self.entries, same)
-        self.entries = envelope.entries
-        self.standing_tally = EntryTally()
-        if draft.standing_tokens is not None:
-            self.standing_tally = EntryTally(envelope.entries, draft.standing_tokens)
+    def keep(
+        self, draft: Draft, envelope: Envelope, context: BuildContext, checkpoint: DraftCheckpoint | None
+    ) -> None:
+        """Remember a build that began from this checkpoint. The next one can begin from its front."""
+        before: tuple[Entry, ...] = ()
+        if checkpoint is not None:
+            before = checkpoint.entries
+        self._grown = _Grown(before, envelope.entries, min(draft.same, draft.unchanged))
         self.checkpoint = _make_checkpoint(draft, envelope, context)
+
+
+def count_standing(draft: Draft, checkpoint: DraftCheckpoint | None) -> int:
+    """The tokens of a draft that no cut lowers. Only what is new since the checkpoint is counted."""
+    if checkpoint is None or checkpoint.standing_tokens is None:
+        return cut_target.count_standing(draft.entries)
+    gone = cut_target.count_standing(checkpoint.entries[draft.same :])
+    return checkpoint.standing_tokens - gone + cut_target.count_standing(draft.entries[draft.same :])
 
 
 class GrownLog(NamedTuple):
@@ -148,10 +146,11 @@ class GrownLog(NamedTuple):
 
 
 class _Grown(NamedTuple):
-    """The entries of an envelope, of which the next one has the first `same` as the same objects."""
+    """The entries of an envelope. The first `same` are the very objects of the one `before`."""
 
-    entries: tuple[Entry, ...]
-    same: int
+    before: tuple[Entry, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    same: int = 0
 
 
 def _are_same(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> bool:
@@ -184,6 +183,8 @@ def _make_checkpoint(draft: Draft, envelope: Envelope, context: BuildContext) ->
         counter=context.scale.counter,
         root=context.root,
         front=front,
+        entries=envelope.entries,
+        standing_tokens=draft.standing_tokens,
     )
 
 
