@@ -17,6 +17,12 @@ from tests.servers.bound_thinking import BoundModel, bound_model
 from tests.wrapped.scripted_api import Call, Said, Thought
 
 TOOLS = [{"name": "bash", "description": "Run a command.", "input_schema": {"type": "object"}}]
+REQUEST: dict[str, Any] = {
+    "model": "claude-opus-5-5",
+    "max_tokens": 500,
+    "tools": TOOLS,
+    "thinking": {"type": "adaptive"},
+}
 HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')
 LINES = 60
 STEPS = 16
@@ -56,14 +62,8 @@ def write_result(call: dict[str, Any]) -> dict[str, Any]:
 def run_loop(create: Any, *, write: Any = write_result, **more: Any) -> tuple[str, list[Any]]:
     """What a client with a tool loop does: send everything, run the command, append its result."""
     messages: list[Any] = [{"role": "user", "content": "Run the commands."}]
-    request = {
-        "model": "claude-opus-5-5",
-        "max_tokens": 500,
-        "tools": TOOLS,
-        "thinking": {"type": "adaptive"},
-    }
     while True:
-        answer = create(**(request | more), messages=messages)
+        answer = create(**(REQUEST | more), messages=messages)
         content = [block.model_dump(mode="json", exclude_unset=True) for block in answer.content]
         messages.append({"role": "assistant", "content": content})
         calls = [block for block in content if block["type"] == "tool_use"]
@@ -151,6 +151,38 @@ def test_the_fallback_leaves_out_earlier_thinking_and_keeps_what_the_server_want
     assert model.refused == ["thinking.adaptive.block_binding: Extra inputs are not permitted"]
     assert cuts
     assert len(model.binding.left_out) > 20
+
+
+def test_thinking_from_before_the_ledger_was_lost_is_dropped_by_the_server() -> None:
+    """It is bound to what was sent then. The next client knows only that the server refuses it."""
+    with bound_model(make_script(STEPS)) as model:
+        with open_wrapped(model, window=WINDOW) as client:
+            _, messages = run_loop(client.messages.create)
+        with open_wrapped(model, window=200_000) as client:
+            for number in range(3):
+                messages.append({"role": "user", "content": f"And now? {number}"})
+                answer = client.messages.create(**REQUEST, messages=messages)
+                content = [block.model_dump(mode="json", exclude_unset=True) for block in answer.content]
+                messages.append({"role": "assistant", "content": content})
+            reasons = [cut.reason for cut in client.fitted.ledger.cuts]
+    assert len(model.refused) == 1
+    assert "bound to a different conversation" in model.refused[0]
+    assert reasons == ["the provider refused thinking that belongs to another past"]
+
+
+def test_a_caller_who_wants_the_refusal_gets_it() -> None:
+    thinking = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}
+    with bound_model(make_script(STEPS)) as model:
+        with open_wrapped(model, window=WINDOW) as client:
+            _, messages = run_loop(client.messages.create)
+        messages.append({"role": "user", "content": "And now?"})
+        request = REQUEST | {"thinking": thinking, "extra_headers": {BETAS: BINDING_BETA}}
+        with (
+            open_wrapped(model, window=200_000) as client,
+            pytest.raises(anthropic.BadRequestError, match="bound to a different conversation"),
+        ):
+            client.messages.create(**request, messages=messages)
+    assert len(model.refused) == 1
 
 
 def test_whoever_turns_the_switch_off_gets_the_error_that_names_thinking() -> None:

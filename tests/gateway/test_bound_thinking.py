@@ -13,9 +13,12 @@ import pytest
 
 from lamina.dialects.anthropic.server import BETAS
 from tests.fitting.test_bound_loop import (
+    REQUEST,
     STEPS,
+    WINDOW,
     check_recall_stays,
     make_script,
+    open_wrapped,
     run_loop,
 )
 from tests.gateway.running import run_gateway, settings_for
@@ -72,3 +75,27 @@ def test_an_upstream_that_refuses_the_switch_gets_the_request_without_it(tmp_pat
         assert "system text" not in str(caught.value)
     assert model.refused == ["thinking.adaptive.block_binding: Extra inputs are not permitted"]
     assert not any(model.binding.switched)
+
+
+def test_thinking_from_before_the_store_was_lost_is_dropped_by_the_server(tmp_path: Path) -> None:
+    """It is bound to what was sent then, and nobody knows that any more. The client sends it all the same."""
+    settings = [tmp_path / "new.db", tmp_path / "new.db", tmp_path / "newer.db"]
+    with bound_model(make_script(STEPS)) as model:
+        with open_wrapped(model, window=WINDOW) as client:
+            _, messages = run_loop(client.messages.create)
+        for number, store in enumerate(settings):
+            messages.append({"role": "user", "content": f"And now? {number}"})
+            asyncio.run(ask_through_gateway(model, store, messages))
+    assert len(model.refused) == 2, "a conversation asks for it once it was refused, after a restart, too"
+    assert all("bound to a different conversation" in refusal for refusal in model.refused)
+
+
+async def ask_through_gateway(model: BoundModel, store: Path, messages: list[Any]) -> None:
+    """Send a history with its question, and add the answer to it."""
+    settings = settings_for(model.url, store, upstream={"budget": 200_000})
+    async with run_gateway(settings) as gateway:
+        client = anthropic.AsyncAnthropic(base_url=gateway.url, api_key="none", max_retries=0)
+        async with client:
+            answer = await client.messages.create(**REQUEST, messages=messages)
+    content = [block.model_dump(mode="json", exclude_unset=True) for block in answer.content]
+    messages.append({"role": "assistant", "content": content})

@@ -5,6 +5,7 @@ The sender makes a `PendingCall` of a request, sends `call.request`, and reports
 - `finish` when it was answered;
 - `shrink` when it was refused as too long, which makes a smaller request to send instead;
 - `forgo_switch` when it was refused for the switch that drops unbound thinking, which makes one without;
+- `drop_thinking` when it was refused for unbound thinking, which makes one with the switch;
 - `take_answer` to see whether the model only asked for something that was left out, which makes the next
   request.
 
@@ -46,6 +47,7 @@ from lamina.fitting.fitted import Fitted
 from lamina.fitting.markers import resolve_lifetimes
 from lamina.fitting.policy import Keep, Policy, RecallMode
 from lamina.fitting.request import RequestMemo, fit_request
+from lamina.fitting.server_reports import record_unbound
 from lamina.telemetry import active
 
 EXCHANGES = 256
@@ -181,6 +183,19 @@ class PendingCall:
         self._note_failed("refused for what it asks of the server")
         self._conversations.without_switch.add(self._model)
         self._fitted = self._fit(self._current_budget())
+
+    def drop_thinking(self) -> bool:
+        """Fit the request again, asking the API to drop the thinking that it refused.
+
+        Returns False if it cannot be asked, or the caller has said that it must not be.
+        """
+        ledger = record_unbound(self._conversation.state.ledger)
+        fitted = self._fit(self._current_budget(), ledger=ledger)
+        if not fitted.headers:
+            return False
+        self._note_failed("refused for its thinking")
+        self._fitted = fitted
+        return True
 
     def _note_failed(self, why: str) -> None:
         self._why = why
@@ -399,10 +414,11 @@ class PendingCall:
             return Usage(cleared=self._conversation.usage.cleared)
         return usage
 
-    def _fit(self, budget: Budget) -> Fitted:
+    def _fit(self, budget: Budget, *, ledger: Ledger | None = None) -> Fitted:
         """Fit the request with what is remembered of its conversation, and record that in the trace.
 
-        A request that is over the budget is not failed yet: `shrink` tries again.
+        Without a `ledger`, that of the conversation holds. A request that is over the budget is not failed
+        yet: `shrink` tries again.
         """
         conversation: Conversation = self._conversation
         try:
@@ -410,7 +426,7 @@ class PendingCall:
                 fitted = fit_request(
                     self._request,
                     dialect=self._dialect,
-                    ledger=conversation.state.ledger,
+                    ledger=ledger or conversation.state.ledger,
                     usage=conversation.usage,
                     policy=self._current_policy(budget),
                     drop_block=self._model not in self._conversations.without_switch,

@@ -28,6 +28,7 @@ from lamina.core.epochs import HISTORY_CHANGED, SYSTEM_CHANGED, TOOLS_CHANGED
 from lamina.core.values import Cut, Ledger
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, advise_on_version
+from lamina.fitting.server_reports import UNBOUND
 
 VERSION = 1
 
@@ -39,7 +40,7 @@ ERASED = b"~"
 such a piece for its own, so a client that sends the text once more has it stored once more."""
 
 
-CHANGES_OF_THE_CALLER = frozenset({TOOLS_CHANGED, SYSTEM_CHANGED, HISTORY_CHANGED})
+CHANGES_OF_THE_CALLER = frozenset({TOOLS_CHANGED, SYSTEM_CHANGED, HISTORY_CHANGED, UNBOUND})
 """Reasons of a cut that the caller gives: it sends other tools, another system text or another history."""
 
 

@@ -165,6 +165,19 @@ def _last_clearing(ledger: Ledger) -> str:
     return ""
 
 
+UNBOUND = "the provider refused thinking that belongs to another past"
+"""The reason of a cut that changes nothing but what the server is asked for."""
+
+
+def record_unbound(ledger: Ledger) -> Ledger:
+    """The ledger after the server refused thinking: from now on it is asked to drop what does not fit.
+
+    The past may have been another one because the ledger of it is lost, or because the client changed it.
+    """
+    cut = Cut(number=len(ledger.cuts) + 1, reason=UNBOUND)
+    return msgspec.structs.replace(ledger, cuts=(*ledger.cuts, cut))
+
+
 def extend_budget(budget: Budget, head: RequestHead, cleared: int, prefer: Preference) -> Budget:
     """A budget whose next cut waits until `cleared` more tokens are in the request.
 

@@ -5,6 +5,7 @@ the error:
 
 - The request is too long: it is fitted into the window that the error names, or else as small as it can be.
 - The server does not know the switch that drops unbound thinking: the request is fitted anew without it.
+- The server refuses unbound thinking: the request is fitted anew with the switch that drops it.
 
 Between a client's question and its answer the model may get what it recalled. The client never sees these
 turns (`answer`), so its next request does not have them. They are stored with the conversation, as a
@@ -29,11 +30,14 @@ from lamina.conversations.pending_call import EXCHANGES
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, RecallExchange, append_turns, continue_answer
 from lamina.conversations.recorder import encode_lowered
 from lamina.conversations.store import ConversationState
-from lamina.dialects.anthropic.server import refuses_binding_switch
+from lamina.core.values import Ledger
+from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_thinking
 from lamina.dialects.overflow import Overflow, read_overflow
+from lamina.dialects.translate import choose_binding
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.request import Fitted
+from lamina.fitting.server_reports import record_unbound
 from lamina.gateway.calls import OutgoingRequest, UpstreamCall
 from lamina.gateway.conversation_index import LiveConversation
 from lamina.gateway.fit_call import CallFitter, FitParts
@@ -75,6 +79,8 @@ class SentCalls:
         refused = _RefusedRequest(sent, sent.call, sent.conversation)
         if refuses_binding_switch(status, error_text):
             return await self._forgo_switch(refused)
+        if refuses_thinking(status, error_text):
+            return await self._drop_thinking(refused)
         overflow = read_overflow(status, error_text)
         if overflow is None:
             return None
@@ -85,20 +91,37 @@ class SentCalls:
 
         Later requests for this model do without it.
         """
-        sent, call, conversation = refused
+        sent, call, _ = refused
         if not sent.betas:
             return None
         incoming = call.incoming
         self._parts.policies.forgo_switch(incoming)
         self._parts.journal.write("switch refused", upstream=incoming.upstream.name, model=incoming.model)
         # From the ledger before it: without the switch for bound thinking a cut may not go as far.
-        conversation.state = msgspec.structs.replace(conversation.state, ledger=sent.before)
+        return await self._fit_anew(refused, sent.before)
+
+    async def _drop_thinking(self, refused: _RefusedRequest) -> OutgoingRequest | None:
+        """The request with the switch that drops unbound thinking; None if it had it, or must not have it.
+
+        The ledger says so from now on, so later requests of the conversation have it at once.
+        """
+        sent, call, _ = refused
+        incoming = call.incoming
+        may_drop = self._parts.policies.may_drop_thinking(incoming)
+        if sent.betas or choose_binding(incoming.dialect, call.request, drop_block=may_drop) != "drop":
+            return None
+        return await self._fit_anew(refused, record_unbound(sent.before))
+
+    async def _fit_anew(self, refused: _RefusedRequest, ledger: Ledger) -> OutgoingRequest | None:
+        """The request, fitted and saved as if its conversation had this ledger before it."""
+        _, call, conversation = refused
+        conversation.state = msgspec.structs.replace(conversation.state, ledger=ledger)
         try:
-            fitted = await self._call_fitter.fit(call, conversation, ledger=sent.before)
+            fitted = await self._call_fitter.fit(call, conversation, ledger=ledger)
             return await self._save_and_send(refused, fitted, conversation.state)
         except (BudgetExceeded, InvalidRequest) as error:
             self._saver.save_later(conversation)
-            raise explain_unfit(error, incoming.dialect.name) from None
+            raise explain_unfit(error, call.incoming.dialect.name) from None
         except Conflict:
             return None
 

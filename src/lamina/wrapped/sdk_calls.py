@@ -25,7 +25,7 @@ from lamina.clients.steps import Steps, StreamValue, iterate, iterate_async, run
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recall_filter import RecallFilter, read_usage
-from lamina.dialects.anthropic.server import refuses_binding_switch
+from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_thinking
 from lamina.dialects.bedrock_converse import to_sdk_arguments
 from lamina.dialects.json_values import change_items, mapping_or_empty, read_field, to_same_dict
 from lamina.dialects.overflow import read_overflow
@@ -257,10 +257,9 @@ class SdkCall:
         return self.pending.remember_answer(answer)
 
     def _send_fitting(self, send: Callable[[], Steps]) -> Steps:
-        """Send the request, and once more if the API says that it is too long, or that it has no switch.
+        """Send the request, and once more if the API refuses it for a reason that `MENDS` has a remedy for.
 
-        The second request has a deeper cut, or does without the switch for bound thinking. If the API refuses
-        it for the same reason, its error is the caller's.
+        If the API refuses it for the same reason again, its error is the caller's.
         """
         mends = list(MENDS)
         while True:
@@ -487,6 +486,13 @@ def _forgo_switch_after(pending: PendingCall, error: Exception) -> bool:
     return True
 
 
+def _drop_thinking_after(pending: PendingCall, error: Exception) -> bool:
+    """Ask the API to drop unbound thinking if the error says that there is some."""
+    if pending.headers or not refuses_thinking(*_read_error(error)):
+        return False
+    return pending.drop_thinking()
+
+
 def _read_error(error: Exception) -> tuple[int | None, str]:
     """The status and the text of an error. SDKs have the status under one of two names, boto3 inside."""
     code = getattr(error, "code", "")
@@ -501,7 +507,7 @@ def _read_error(error: Exception) -> tuple[int | None, str]:
 Mend = Callable[[PendingCall, Exception], bool]
 """Mends the request of a call after an error. Returns whether the request is another one now."""
 
-MENDS: tuple[Mend, ...] = (_shrink_after, _forgo_switch_after)
+MENDS: tuple[Mend, ...] = (_shrink_after, _forgo_switch_after, _drop_thinking_after)
 
 
 class ShownStream:

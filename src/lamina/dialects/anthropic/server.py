@@ -64,6 +64,11 @@ def refuses_binding_switch(status: int | None, message: str) -> bool:
     return any(name in message for name in _SWITCH_NAMES)
 
 
+def refuses_thinking(status: int | None, message: str) -> bool:
+    """Whether a server refused a request for thinking that was given after another past."""
+    return status == _BAD_REQUEST and _MISMATCH in message
+
+
 def read_cleared(answer: Any) -> Cleared:
     """What an answer (a dict, or an object of the SDK) reports as cleared from its prompt.
 
