@@ -33,6 +33,7 @@ from lamina.core.laws import is_same_request
 from lamina.core.log_pieces import may_split_at
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.tokens import Framing
+from lamina.core.values import Calibration
 from lamina.core.wishes import ACCEPTED
 from lamina.replay import generate_session, split_calls
 from lamina.segments import assistant, call, file, result, system, user
@@ -72,6 +73,11 @@ OPTIONS = (
 """A memo that was made under one of them must not shape a request under another."""
 
 HEADS = (RequestHead(), RequestHead(tools=({"name": "read_file"},)))
+
+
+def calibrated(ledger: Ledger, millis: int) -> Ledger:
+    """The ledger after a provider has reported so many thousandths of what was counted."""
+    return msgspec.structs.replace(ledger, calibration=Calibration(millis=millis, samples=1))
 
 
 class Talk:
@@ -131,6 +137,10 @@ class Talk:
         """The client changes its history. Now and then it takes back what it said last."""
         edited = dice.choice(EDITS)(self.log, dice.randrange(len(self.log)), dice)
         self.log = edited or self.log
+
+    def report(self, dice: Random) -> None:
+        """A provider reports how many tokens it has counted."""
+        self.ledger = calibrated(self.ledger, dice.randint(700, 1_500))
 
     def reload(self, _: Random) -> None:
         self.ledger = Ledger.load(self.ledger.dump())
@@ -227,7 +237,7 @@ class SharedMemo:
 SAID = (
     *(Talk.grow, Talk.tell, Talk.ask, Talk.wish) * 3,
     *(Talk.grow_last, Talk.change_last, Talk.pin, Talk.edit) * 2,
-    Talk.reload,
+    *(Talk.report, Talk.reload),
 )
 DONE = (SharedMemo.fork, SharedMemo.turn, SharedMemo.meanwhile, SharedMemo.choose_settings)
 """What happens between two builds."""
@@ -353,6 +363,15 @@ def test_a_memo_resumes_where_the_log_continues_and_begins_anew_where_it_does_no
     build(edited, counter=CHARS4, ledger=first.ledger, memo=memo)
     assert memo.checkpoint is not None
     assert memo.checkpoint.log[: memo.checkpoint.boundary] == tuple(edited[:3])
+
+
+def test_a_reported_usage_does_not_make_a_memo_begin_anew() -> None:
+    """Providers report usage with each answer, and the mean of what they report moves with most of them."""
+    memo, log = BuildMemo(), [user("One"), assistant("Two"), user("Three"), assistant("Four"), user("Five")]
+    first = build(log, memo=memo)
+    log += [assistant("Six"), user("Seven")]
+    second = build(log, ledger=calibrated(first.ledger, 1_100), memo=memo)
+    assert all(old is new for old, new in zip(first.entries[:3], second.entries, strict=False))
 
 
 @pytest.mark.parametrize("before", OPTIONS)

@@ -89,7 +89,9 @@ class BuildMemo:
         checkpoint = self.checkpoint
         if checkpoint is None:
             return None
-        depended_on = (checkpoint.ledger, checkpoint.root, checkpoint.counter, checkpoint.options)
+        # Entries weigh what the counter says. A calibration, which moves with each report, scales sums only.
+        ledger = msgspec.structs.replace(checkpoint.ledger, calibration=context.ledger.calibration)
+        depended_on = (ledger, checkpoint.root, checkpoint.counter, checkpoint.options)
         if depended_on != (context.ledger, context.root, context.scale.counter, context.options):
             return None
         if not may_split_at(log, checkpoint.boundary) or not self._continues(log, checkpoint):
