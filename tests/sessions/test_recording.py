@@ -139,3 +139,18 @@ async def test_a_conversation_that_another_door_began_is_not_begun_anew(door: st
     ):
         async with opened(store, "talk", model="gpt-5"):
             pass
+
+
+@awaited
+async def test_a_lost_cache_is_explained_only_to_those_who_count_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparing both requests as a whole costs more than the rest of a long session's turn."""
+    compared: list[Any] = []
+    monkeypatch.setattr("lamina.sessions.recording.diff", lambda *envelopes: compared.append(envelopes))
+    async with opened(MemoryStore(), model="gpt-5") as session:
+        for number in range(3):
+            await session.ask(f"Question {number}. " + "It is about the garden. " * 400)
+            await session.request()
+            answer = {"choices": [{"message": {"role": "assistant", "content": "Yes."}}]}
+            tokens = session.envelope.tokens if session.envelope else 0
+            await session.record(answer | {"usage": {"prompt_tokens": tokens, "completion_tokens": 1}})
+    assert not compared

@@ -99,7 +99,8 @@ class SessionRecord:
             tier=usage.tier,
             cut=cut_note,
         )
-        if usage.input and self._last_call is not None:
+        # Both requests are compared as a whole, which only somebody who counts losses should pay for.
+        if active().is_on and usage.input and self._last_call is not None:
             loss = find_loss([self._last_call], call)
             if loss is not None and not loss.is_cut:
                 loss = explain_by_bytes(loss, diff(self._last_envelope, envelope))

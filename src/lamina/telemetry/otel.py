@@ -70,6 +70,8 @@ def open_otlp() -> OtelTelemetry:
 class OtelTelemetry(Telemetry):
     """Starts traces with a tracer, and adds to instruments of a meter."""
 
+    is_on = True
+
     def __init__(self, *, tracer_provider: Any = None, meter_provider: Any = None) -> None:
         try:
             self.trace: Any = importlib.import_module("opentelemetry.trace")

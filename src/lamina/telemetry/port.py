@@ -61,6 +61,8 @@ class CallTrace:
 class Telemetry:
     """Starts traces. This one starts none; `otel.OtelTelemetry` does."""
 
+    is_on = False
+
     def start_request(self, method: str, path: str, headers: RawHeaders) -> CallTrace:
         """The trace of a request that came over HTTP, which continues the client's if it has one."""
         del method, path, headers
