@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
 import ollama
 import pytest
 from google import genai
@@ -14,7 +15,9 @@ from google.genai import types
 import lamina
 from lamina.conversations import recall_loop
 from lamina.conversations.recall_answers import NOTICE
+from lamina.conversations.recall_filter import UsageSum
 from lamina.core.tokens import BYTES4
+from lamina.dialects.usage import find_usage
 from lamina.fitting.policy import Policy
 from tests.talking import all_of, got
 from tests.wrapped.scripted_api import Call, Said, ScriptedApi, scripted_api
@@ -187,3 +190,32 @@ def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
 
     with scripted_api(remembering(way)) as served:
         asyncio.run(talk(served))
+
+
+class Record(dict[str, Any]):
+    """What some SDKs answer with: a dict whose fields are attributes as well."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"choices": [], "usage": Record(prompt_tokens=5, completion_tokens=2, total_tokens=7)},
+        {"message": Record(content="yes"), "prompt_eval_count": 5, "eval_count": 2},
+    ],
+)
+def test_an_answer_of_several_rounds_is_the_dict_that_the_sdk_made(answer: dict[str, Any]) -> None:
+    answer = Record(answer)
+    usage_sum = UsageSum()
+    usage_sum.read(answer)
+    usage_sum.next_round()
+    shown = usage_sum.complete(answer)
+    before = find_usage(answer)
+    assert find_usage(shown) == msgspec.structs.replace(before, output=2 * before.output)
+    assert type(shown) is Record
+    assert [type(value) for value in shown.values()] == [type(value) for value in answer.values()]

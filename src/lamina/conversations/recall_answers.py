@@ -154,12 +154,13 @@ def change_field(holder: Any, name: str, value: Any) -> Any:
     old_value = read_field(holder, name)
     if old_value is value or (isinstance(value, int | str) and old_value == value):
         return holder
-    if isinstance(holder, dict):
-        return {**holder, name: value}
     if hasattr(holder, "model_copy"):
         return holder.model_copy(update={name: value})
     changed = copy(holder)
-    setattr(changed, name, value)
+    if isinstance(changed, dict):
+        changed[name] = value
+    else:
+        setattr(changed, name, value)
     return changed
 
 

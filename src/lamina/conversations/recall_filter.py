@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ import msgspec
 
 from lamina.conversations.recall_answers import (
     build_like,
+    change_field,
     fill_answer,
     fill_stream,
     is_recall,
@@ -280,10 +282,20 @@ class UsageSum:
             return event
         if plain_event.get("type") == "message_delta":
             usage = {**self._opening, **usage}
-        completed = _replace(plain_event, path, add_output(usage, self._earlier))
+        usage = add_output(usage, self._earlier)
         if isinstance(event, dict):
-            return completed
-        return _rebuild(event, completed, path[:1] or ("eval_count",))
+            return _update(event, path, usage)
+        return _rebuild(event, _replace(plain_event, path, usage), path[:1] or ("eval_count",))
+
+
+def _update(holder: Any, path: Path, fields: Json) -> Any:
+    """An answer with other fields in the object at this path. Whatever sort of dict it is, it stays."""
+    if path:
+        name, *inner_path = path
+        return change_field(holder, name, _update(holder.get(name), tuple(inner_path), fields))
+    changed = copy(holder)
+    changed.update({name: value for name, value in fields.items() if value != holder.get(name)})
+    return changed
 
 
 def _rebuild(event: Any, completed: Json, changed: Path) -> Any:
