@@ -2,7 +2,6 @@
 
     python bench/policies.py PATH... --frontier                  policies, and the frontier of two of them
     python bench/policies.py PATH... --frontier --peers          and the libraries of `make peers`
-    python bench/policies.py --large-results 20                  made-up sessions with large results
     python bench/policies.py --quick                             a few seconds, to see that it works
 
 A path is whatever `lamina replay` reads. Only sessions count that pass the trigger of a window. One table for
@@ -28,7 +27,6 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.arguments import split_list, split_numbers
-from bench.large_results import large_result_sessions
 from bench.peers.catalogue import PEERS, interpreter, version
 from bench.peers.policies import policy_name
 from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
@@ -99,8 +97,6 @@ COLUMNS = (
 
 def main() -> int:
     options = _options()
-    if options.large_results:
-        return _compare_large_results(options)
     if not options.quick:
         return compare(options)
     with sample_sessions(sessions=1, turns=3) as path:
@@ -108,16 +104,6 @@ def main() -> int:
         options.windows, options.rules, options.jobs = [8_000], ["anthropic"], 1
         options.policies = ["sliding", "lamina", "sliding@0.3", "sliding@0.5"]
         return compare(options)
-
-
-def _compare_large_results(options: argparse.Namespace) -> int:
-    """Each window with sessions that are made for it. The bars say what is missed."""
-    failures = 0
-    for window in options.windows:
-        with large_result_sessions(window, options.large_results) as path:
-            options.paths, options.windows = [str(path)], [window]
-            failures += compare(options)
-    return int(failures > 0)
 
 
 def compare(options: argparse.Namespace) -> int:
@@ -265,17 +251,13 @@ def _options() -> argparse.Namespace:
         default=SAMPLE,
         help=f"sessions of each source for the peers (default: {SAMPLE})",
     )
-    add(
-        "--large-results", type=int, default=0, metavar="N",
-        help="instead of PATH: N made-up sessions with results of 5 to 20 %% of the window each",
-    )  # fmt: skip
     add("--every", type=int, default=1, metavar="N", help="only each N-th session")
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes")
     add("--json", type=Path, metavar="FILE", help="write every figure to this file, too")
     add("--quick", action="store_true", help=QUICK_HELP)
     options = parser.parse_args()
-    if not options.paths and not options.quick and not options.large_results:
-        parser.error("name recorded sessions, or say --large-results or --quick")
+    if not options.paths and not options.quick:
+        parser.error("name recorded sessions, or say --quick")
     return options
 
 

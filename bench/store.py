@@ -8,7 +8,6 @@ An append is a turn: a group of two records, the state and an idempotency key, i
 Python's sqlite3 in one thread with the same settings, tables and statements, which computes no checksums.
 Where apsw is not named, lamina's stores use Python's sqlite3, too. All take turns in rounds, so that a busy
 machine slows them alike; the ratios are the result, the times only say what they are ratios of.
-Peers are measured where they are installed: uv pip install langgraph-checkpoint-sqlite openai-agents
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 from bench.samples import QUICK_HELP
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Store, Where
+from lamina.stores.sealed import Sealed, generate
 from lamina.stores.sqlite import WalResetRisk, open_sqlite
 from lamina.stores.sqlite.connections import SETTINGS, connect
 from lamina.stores.sqlite.schema import make_tables
@@ -71,7 +71,7 @@ class Tail(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Time appends and tail reads against raw sqlite3 and peers.")
+    parser = argparse.ArgumentParser(description="Time appends and tail reads against raw sqlite3.")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures there as well")
     parser.add_argument("--appends", type=int, default=96, help="appends in a round (default: 96)")
     parser.add_argument("--rounds", type=int, default=10, help="rounds (default: 10)")
@@ -138,31 +138,15 @@ async def contestants(folder: Path, stack: AsyncExitStack) -> dict[str, Append]:
     kinds["lamina sqlite"] = ours(
         await stack.enter_async_context(open_sqlite(folder / "ours.db", driver="sqlite3"))
     )
-    bare = await stack.enter_async_context(open_sqlite(folder / "bare.db", driver="sqlite3"))
-    kinds["lamina sqlite, records alone"] = records_alone(bare)
     many = await stack.enter_async_context(open_sqlite(folder / "many.db", driver="sqlite3"))
     kinds[f"lamina sqlite, {TASKS} tasks at once"] = at_once(many)
     if importlib.util.find_spec("apsw"):
         newer = await stack.enter_async_context(open_sqlite(folder / "apsw.db", driver="apsw"))
         kinds["lamina sqlite, driver apsw"] = ours(newer)
     inner = await stack.enter_async_context(open_sqlite(folder / "sealed.db", driver="sqlite3"))
-    if (sealed := encrypted(inner)) is not None:
-        kinds["lamina sqlite, encrypted"] = ours(sealed)
+    kinds["lamina sqlite, encrypted"] = ours(Sealed(inner, generate(), create=True))
     kinds["lamina memory"] = ours(MemoryStore())
-    if importlib.util.find_spec("agents"):
-        kinds["openai-agents SQLiteSession"] = agents(folder / "agents.db", stack)
-    if importlib.util.find_spec("langgraph") and importlib.util.find_spec("langgraph.checkpoint.sqlite"):
-        kinds["langgraph-checkpoint-sqlite, whole state"] = langgraph(folder / "langgraph.db", stack)
     return kinds
-
-
-def records_alone(store: Store) -> Append:
-    """What the peers keep of a turn: no state, no key, whatever is there."""
-
-    async def append(_number: int) -> None:
-        await store.append(HERE, GROUP)
-
-    return append
 
 
 def ours(store: Store) -> Append:
@@ -223,46 +207,6 @@ def raw(path: Path, stack: AsyncExitStack) -> Append:
 
 
 _SETTINGS = (*SETTINGS, "wal_autocheckpoint")
-
-
-def encrypted(inner: Store) -> Store | None:
-    """The store with encryption around it, where that is there."""
-    try:
-        sealed = importlib.import_module("lamina.stores.sealed")
-    except ImportError:
-        return None
-    made: Store = sealed.Sealed(inner, sealed.generate(), create=True)
-    return made
-
-
-def agents(path: Path, stack: AsyncExitStack) -> Append:
-    session = importlib.import_module("agents").SQLiteSession("conversation", path)
-    stack.callback(session.close)
-    group = [{"role": role, "content": RECORD.decode()} for role in ("user", "assistant")]
-
-    async def append(_number: int) -> None:
-        await session.add_items(group)
-
-    return append
-
-
-def langgraph(path: Path, stack: AsyncExitStack) -> Append:
-    """It keeps the whole conversation again with each turn; so it starts anew every 100 turns here."""
-    connection = sqlite3.connect(path, check_same_thread=False)
-    stack.callback(connection.close)
-    saver = importlib.import_module("langgraph.checkpoint.sqlite").SqliteSaver(connection)
-    empty = importlib.import_module("langgraph.checkpoint.base").empty_checkpoint
-    messages: list[dict[str, str]] = []
-
-    async def append(number: int) -> None:
-        if number % 100 == 0:
-            messages.clear()
-        messages.extend({"role": role, "content": RECORD.decode()} for role in ("user", "assistant"))
-        checkpoint = {**empty(), "channel_values": {"messages": messages}}
-        config = {"configurable": {"thread_id": f"{number // 100}", "checkpoint_ns": ""}}
-        await anyio.to_thread.run_sync(saver.put, config, checkpoint, {"step": number}, {"messages": number})
-
-    return append
 
 
 async def tail(path: Path, size: int, reads: int) -> Tail:

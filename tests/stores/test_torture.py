@@ -1,4 +1,4 @@
-"""The short version of the torture kit, on every store. bench/torture.py has the long one."""
+"""The short version of the torture kit, on every store. `make torture` has the long one."""
 
 from __future__ import annotations
 

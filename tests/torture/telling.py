@@ -1,6 +1,6 @@
 """A store on which a story is told: who writes it, and who looks afterwards.
 
-Any other thing that keeps turns can be a `Subject`, too: bench/torture.py has some.
+Any other thing that keeps turns can be a `Subject`, too.
 """
 
 from __future__ import annotations
