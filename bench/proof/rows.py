@@ -116,11 +116,6 @@ def estimate_shares(units: Sequence[Counts]) -> Range:
     return _estimate(_draw(len(units)), units)
 
 
-def estimate_ahead(units: Sequence[Counts], others: Sequence[Counts]) -> Range:
-    """How far the share of some units is above that of the same units elsewhere, and its interval."""
-    return _estimate_difference(_draw(len(units)), units, others)
-
-
 def _units(by_task: dict[str, TaskOutcome]) -> list[Counts]:
     """What is drawn: tasks, or single needs if there are few tasks."""
     outcomes = list(by_task.values())
