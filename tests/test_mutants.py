@@ -57,6 +57,22 @@ def test_tests_of_the_name_come_first_then_who_imports_then_the_package() -> Non
     assert not any("anthropic" in test for test in nearest)
 
 
+def test_tests_that_fail_once_and_not_again_have_noticed_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path("src/lamina/caches/rules.py")
+
+    def first_to_notice(*statuses: int) -> str:
+        each = iter(statuses)
+        monkeypatch.setattr(mutants, "_run_tests", lambda *_: next(each))
+        return mutants._first_to_notice(tmp_path, path, reach="room")  # noqa: SLF001
+
+    assert first_to_notice(1, 0, 0) == ""
+    assert first_to_notice(mutants.NEVER_ENDED, 1) == "nearest"
+    assert first_to_notice(1, mutants.NEVER_ENDED) == "nearest, without an end"
+    assert first_to_notice(0, 1, 1) == "caches"
+
+
 @pytest.mark.parametrize("room", mutants.ROOMS)
 def test_every_room_has_tests_and_wider_ones(room: str) -> None:
     groups = [room, *mutants.WIDER_TESTS[room]]

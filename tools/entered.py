@@ -1,7 +1,7 @@
 """How many files and functions of lamina one call enters, by door, with a cut and without.
 
-    python -m tools.entered              print the table
-    python -m tools.entered --json FILE  write it as JSON as well
+    python -m tools.entered          print them, and how much each is above its record
+    python -m tools.entered --write  record today's in tools/entered.json
 
 Whoever follows a request has to open these files. The figures may fall freely; a change that raises one says
 why in its commit. Each door is called before it is measured, so that nothing counts that only importing runs.
@@ -10,7 +10,6 @@ The gateway's figures hold everything from the first byte of a request until its
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import io
 import json
@@ -32,6 +31,7 @@ from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.gateway.journal import Journal
 from lamina.gateway.server import GatewayServer, make_config
 from lamina.sessions import Session
+from tools.size import show_beside_record
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "lamina"
 MODEL = "claude-sonnet-4-5"
@@ -39,6 +39,9 @@ LARGE, SMALL = 200_000, 6_000
 """Windows in tokens: in the small one the last request of the talk is cut."""
 
 TURNS = 6
+SPARE = 5
+"""Functions more or less that the threads of a gateway enter from one run to the next."""
+
 ANSWER = {
     "id": "msg_1",
     "type": "message",
@@ -90,16 +93,10 @@ class Watch:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tools.entered", description=__doc__.split("\n")[0])
-    parser.add_argument("--json", metavar="FILE", help="write the table as JSON as well")
-    options = parser.parse_args()
-    rows = dict(measure(Watch()))
-    print(f"{'':<28}{'files':>7}{'functions':>11}")
-    for name, entered in rows.items():
-        print(f"{name:<28}{entered.files:>7}{entered.functions:>11}")
-    if options.json:
-        table = {name: entered._asdict() for name, entered in rows.items()}
-        Path(options.json).write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+    figures: dict[str, int] = {}
+    for name, entered in measure(Watch()):
+        figures |= {f"{name}: files": entered.files, f"{name}: functions": entered.functions}
+    show_beside_record("entered", figures, spare=SPARE)
     return 0
 
 

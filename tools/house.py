@@ -3,13 +3,12 @@
     python -m tools.house            print the figures of src/lamina
     python -m tools.house --check    print the short table; fail if a name is worse than in tools/house.toml
     python -m tools.house --write    record today's figures in tools/house.toml
-    python -m tools.house --others   measure the other projects again, as far as they are installed here
 
 Density is the cyclomatic complexity of all functions and methods, by radon, for 100 lines of their code.
 Docstrings, comments and empty lines are left out, so a line that says nothing cannot lower it. Density and
 lengths are shown and have no limit: a limit is met by moving and squeezing code, which helps no reader. What
-may not get worse is what a reader trips over: a name that says nothing, one name for two types, conditions
-inside of expressions, and the number of modules that a plain request runs through.
+may not get worse is what a reader trips over: a name that says nothing, one name for two types, and
+conditions inside of expressions.
 """
 
 from __future__ import annotations
@@ -17,15 +16,13 @@ from __future__ import annotations
 import argparse
 import ast
 import gc
-import importlib.metadata
-import importlib.util
 import statistics
 import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from radon.complexity import cc_visit_ast  # type: ignore[import-untyped]
 
@@ -94,17 +91,7 @@ OTHER_PROJECTS = (
     ("langchain-core 1.7.2", Figures(70663, 25.1, 31.4, 3.4, 8, 31, 4.1, 0.0, 1.6, 0)),
     ("pydantic-ai-slim 2.66.0", Figures(195165, 32.1, 22.6, 6.1, 6, 27, 9.6, 0.2, 0.4, 1)),
 )
-"""What `--others` printed in November 2026, for the releases that requirements/dev.txt pinned then."""
-
-OTHER_PACKAGES = {
-    "starlette": "starlette",
-    "httpx": "httpx",
-    "attrs": "attr",
-    "anyio": "anyio",
-    "langchain-core": "langchain_core",
-    "pydantic-ai-slim": "pydantic_ai",
-}
-"""The other projects: the name of each distribution, and its package."""
+"""Measured in November 2026, of the releases that requirements/dev.txt pinned then."""
 
 
 def main() -> int:
@@ -112,21 +99,16 @@ def main() -> int:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--check", action="store_true", help="fail if a limited figure is worse than recorded")
     mode.add_argument("--write", action="store_true", help="record today's figures")
-    mode.add_argument("--others", action="store_true", help="measure the other projects that are installed")
     options = parser.parse_args()
-    if options.others:
-        print_other_projects()
-        return 0
     gc.disable()  # every tree stays until the end, and a third of the time went into looking for garbage
     files = read_files(SOURCE)
-    modules = modules_run_by_fit_request()
     if options.check:
         print_lines(list_short_table(files))
-        return report_what_got_worse(measure(files), len(modules))
+        return report_what_got_worse(measure(files))
     if options.write:
-        write_record(measure(files), len(modules))
+        write_record(measure(files))
         return 0
-    print_lines(list_report(files, modules))
+    print_lines(list_report(files))
     return 0
 
 
@@ -289,36 +271,6 @@ def longest_files(files: list[SourceFile]) -> list[tuple[int, str]]:
     return sorted(lengths, reverse=True)[:10]
 
 
-def modules_run_by_fit_request() -> list[str]:
-    """The modules that a plain, warm call of `fit_request` enters, without `__init__` files."""
-    from lamina import fit_request  # noqa: PLC0415 - so that nothing is measured that only importing runs
-
-    request = {
-        "model": "claude-sonnet-4-5",
-        "max_tokens": 1000,
-        "system": "Be brief.",
-        "messages": [
-            {"role": "user", "content": "What is a lamina?"},
-            {"role": "assistant", "content": "A thin layer."},
-            {"role": "user", "content": "Of what?"},
-        ],
-    }
-    fit_request(request)
-    entered: set[str] = set()
-
-    def note_file(frame: Any, event: str, _argument: object) -> None:
-        if event == "call":
-            entered.add(frame.f_code.co_filename)
-
-    sys.setprofile(note_file)
-    try:
-        fit_request(request)
-    finally:
-        sys.setprofile(None)
-    ours = {Path(name) for name in entered if Path(name).is_relative_to(SOURCE)}
-    return sorted(_short(path) for path in ours if path.name != "__init__.py")
-
-
 def _short(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
@@ -338,7 +290,7 @@ def list_short_table(files: list[SourceFile]) -> Iterator[str]:
         yield _row(name, figures)
 
 
-def list_report(files: list[SourceFile], modules: list[str]) -> Iterator[str]:
+def list_report(files: list[SourceFile]) -> Iterator[str]:
     """The figures of every room beside the other projects, and where to look first."""
     yield _HEADING
     yield _row("lamina", measure(files))
@@ -361,8 +313,6 @@ def list_report(files: list[SourceFile], modules: list[str]) -> Iterator[str]:
     yield from (f"  {length:>5} {name}" for length, name in longest_functions(files))
     yield "Longest files:"
     yield from (f"  {length:>5} {name}" for length, name in longest_files(files))
-    yield f"A plain fit_request runs through {len(modules)} modules:"
-    yield f"  {', '.join(modules)}"
 
 
 def _in_room(files: list[SourceFile], room: Path) -> list[SourceFile]:
@@ -392,33 +342,18 @@ def _row(name: str, figures: Figures) -> str:
     )
 
 
-def print_other_projects() -> None:
-    for distribution, package in OTHER_PACKAGES.items():
-        specification = importlib.util.find_spec(package)
-        if specification is None or specification.origin is None:
-            print(f"{distribution} is not installed")
-            continue
-        figures = measure(read_files(Path(specification.origin).parent))
-        print((f"{distribution} {importlib.metadata.version(distribution)}", figures))
-
-
-def report_what_got_worse(figures: Figures, modules: int) -> int:
+def report_what_got_worse(figures: Figures) -> int:
     recorded = tomllib.loads(RECORD.read_text(encoding="utf-8"))
-    today = _limited_figures(figures, modules)
+    today = {name: getattr(figures, name) for name in LIMITED}
     worse = [name for name, value in today.items() if value > recorded[name] + TOLERANCE]
     for name in worse:
         print(f"tools/house: {name} is {today[name]}, and was {recorded[name]}; `make house` says where")
     return 1 if worse else 0
 
 
-def _limited_figures(figures: Figures, modules: int) -> dict[str, float]:
-    limited = {name: getattr(figures, name) for name in LIMITED}
-    return {**limited, "modules_of_fit_request": modules}
-
-
-def write_record(figures: Figures, modules: int) -> None:
+def write_record(figures: Figures) -> None:
     lines = ["# The figures of tools/house.py that may not get worse; `python -m tools.house --write`."]
-    lines += [f"{name} = {value}" for name, value in _limited_figures(figures, modules).items()]
+    lines += [f"{name} = {getattr(figures, name)}" for name in LIMITED]
     RECORD.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -1,10 +1,11 @@
 """How large lamina is, in the figures that a newcomer pays for.
 
-    python -m tools.size              print them
-    python -m tools.size --json FILE  write them as JSON as well
+    python -m tools.size          print them, and how much each is above its record
+    python -m tools.size --write  record today's in tools/size.json
 
 Lines of code are those that are neither blank, nor a comment, nor a docstring. Public names are those of
 docs/api.md. Settings are the fields of the tables that a user may write, flags the options of all commands.
+What rises is shown and not refused: the commit that raises a figure says why.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import gc
 import json
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from lamina.cli import COMMANDS, parser_for
@@ -30,16 +31,23 @@ TABLES = (Policy, Budget, Settings, GatewaySettings, UpstreamSettings, AccessTok
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tools.size", description=__doc__.split("\n")[0])
-    parser.add_argument("--json", metavar="FILE", help="write the figures as JSON as well")
-    options = parser.parse_args()
     gc.disable()  # trees are gone when they are counted; looking for garbage took a quarter of the time
-    figures = dict(count_all())
-    for name, figure in figures.items():
-        print(f"{name:<36}{figure:>10,}")
-    if options.json:
-        Path(options.json).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    show_beside_record("size", dict(count_all()))
     return 0
+
+
+def show_beside_record(tool: str, figures: Mapping[str, int], *, spare: int = 0) -> None:
+    """Print the figures of a tool, and what is more than `spare` above the record. `--write` records them."""
+    parser = argparse.ArgumentParser(prog=f"python -m tools.{tool}")
+    parser.add_argument("--write", action="store_true", help="record today's figures")
+    record = ROOT / "tools" / f"{tool}.json"
+    if parser.parse_args().write:
+        record.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    recorded = json.loads(record.read_text(encoding="utf-8"))
+    for name, figure in figures.items():
+        rise = figure - recorded.get(name, 0)
+        mark = f"  rose by {rise:,}: the commit says why" if rise > spare else ""
+        print(f"{name:<36}{figure:>10,}{mark}")
 
 
 def count_all() -> Iterator[tuple[str, int]]:
