@@ -6,18 +6,15 @@
 that runs a framework's suite records its score as a property. The score of the framework's own part stands
 beside that of lamina's. The long session of an adapter is a row: its requests, how many are over the room
 without lamina and with it, its cuts, its largest request and its recalls. So is each way in which its own
-clients talked to a strict server. The last table has the lines of code of each adapter, without comments and
-docstrings. Fails if a test fails.
+clients talked to a strict server. Fails if a test fails.
 """
 
 from __future__ import annotations
 
-import ast
 import collections
 import subprocess
 import sys
 import tempfile
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +22,7 @@ from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENTS = ROOT / ".adapters"
-SOURCES = ROOT / "src" / "lamina" / "adapters"
 TESTS = ROOT / "tests" / "adapters"
-SHARED = frozenset(("__init__", "bridge", "chat_turns", "_store_thread"))
-"""Modules that all adapters stand on."""
-
 SESSION_COLUMNS = ("session", "requests", "over without", "over", "cuts", "largest", "recalls")
 """What `tests.adapters.long_session` records of each framework's long session."""
 
@@ -86,9 +79,6 @@ def main(names: list[str]) -> int:
     print_table(sessions)
     print_table(wires)
     print_table(scores)
-    print_table(
-        [("adapter", "lines of code"), *((path.stem, str(count_lines(path))) for path in list_adapters())]
-    )
     return int(failed)
 
 
@@ -164,28 +154,6 @@ def read_version(name: str) -> str:
         if line.startswith(f"{package}=="):
             return line.partition("==")[2].partition(" ")[0]
     return "?"
-
-
-def list_adapters() -> list[Path]:
-    return sorted(path for path in SOURCES.glob("*.py") if path.stem not in SHARED)
-
-
-def count_lines(path: Path) -> int:
-    """Lines of a file that hold code: neither blank, nor a comment, nor a docstring."""
-    lines: set[int] = set()
-    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
-    with tokenize.open(path) as file:
-        for token in tokenize.generate_tokens(file.readline):
-            if token.type not in skipped and token.type != tokenize.ENDMARKER:
-                lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return len(lines)
 
 
 def print_table(rows: list[tuple[str, ...]]) -> None:

@@ -1,6 +1,6 @@
 """Two gateways over one PostgreSQL with a standby: one gateway is killed, then the primary.
 
-    python -m tools.scale_postgres [--conversations N] [--steps N] [--sizes] [--json FILE]
+    python -m tools.scale_postgres [--conversations N] [--steps N] [--json FILE]
 
 Clients send conversations that grow, by turns through both gateways. Each gateway runs in a network namespace
 of its own, or on a loopback address of its own where namespaces are not allowed. One gateway is killed and
@@ -9,9 +9,6 @@ other gateway. It fails if a request has no answer in the end, if one was sent i
 differ from those of a gateway that nothing happened to, or if a conversation that was cut is stored twice.
 One that was not cut yet may be: a gateway saves it a moment later, and another may not find it before. It
 also fails if no request was under way between a fault and its end: then nothing was tried.
-
-With --sizes nothing is killed: it says what one conversation takes in the database, and what one request
-takes of the gateway and of the database. docs/deploy.md has the figures.
 """
 
 from __future__ import annotations
@@ -34,7 +31,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
-import psycopg
 
 from lamina.conversations.store import decode_state
 from lamina.core.values import Budget
@@ -159,12 +155,6 @@ class GatewayAt:
                             return
         raise RuntimeError(f"the gateway at {self.url} did not start; its log is {self._log}")
 
-    def cpu_seconds(self) -> float:
-        """What the process took so far. `ip netns exec` becomes the gateway, so there is one process."""
-        assert self._process is not None  # noqa: S101 - it was started
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def kill(self) -> None:
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -175,10 +165,6 @@ class GatewayAt:
 def main() -> int:
     options = _read_options()
     with tempfile.TemporaryDirectory(prefix="lamina-scale-") as name, _open_places() as places:
-        if options.sizes:
-            sizes = asyncio.run(measure_sizes(Path(name), places[0], options.conversations, options.steps))
-            print(json.dumps(sizes, indent=1))
-            return 0
         figures = asyncio.run(measure(Path(name), places, options.conversations, options.steps))
     figures["namespaces"] = bool(places[0].prefix)
     print(json.dumps(figures, indent=1))
@@ -240,52 +226,6 @@ async def measure(
         "longest_wait_s": round(max(seconds for _, seconds in run.waits), 1),
         "faults": {name: run.describe_fault(name) for name in run.faults},
     }
-
-
-async def measure_sizes(folder: Path, place: Place, conversations: int, steps: int) -> dict[str, Any]:
-    """What conversations and requests take, with one gateway."""
-    token = secrets.token_hex(8)
-    with postgres() as server:
-        async with _run_upstream() as stub:
-            (gateway, _) = _make_gateways(folder, (place, place), server.url, stub, token)
-            await gateway.start()
-            try:
-                before = _read_server(server)
-                cpu_before = gateway.cpu_seconds()
-                run = Run(conversations * steps)
-                tasks = [
-                    converse(run, [gateway, gateway], token, each, steps) for each in range(conversations)
-                ]
-                await asyncio.gather(*tasks)
-                await asyncio.sleep(3)  # what waits to be saved is saved
-                cpu_seconds = gateway.cpu_seconds() - cpu_before
-                after = _read_server(server)
-            finally:
-                gateway.kill()
-            bytes_sent = sum(len(request.body) for request in stub.seen)
-    return {
-        "conversations": conversations,
-        "requests": run.total,
-        "failed_attempts": len(run.failures),
-        "gateway_cpu_ms_for_each_request": round(1_000 * cpu_seconds / run.total, 1),
-        "transactions_for_each_request": round((after["commits"] - before["commits"]) / run.total, 2),
-        "database_bytes_for_each_conversation": round((after["bytes"] - before["bytes"]) / conversations),
-        "wal_bytes_for_each_request": round((after["wal"] - before["wal"]) / run.total),
-        "bytes_sent_for_each_request": round(bytes_sent / run.total),
-    }
-
-
-def _read_server(server: Server) -> dict[str, int]:
-    """Commits, bytes of the tables and bytes of the log that the server has written so far."""
-    queries = {
-        "commits": "SELECT sum(xact_commit)::bigint FROM pg_stat_database",
-        "bytes": "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class "
-        "WHERE relkind = 'r' AND relnamespace = to_regnamespace('lamina')",
-        "wal": "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn",
-    }
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        rows = {name: connection.execute(query).fetchone() for name, query in queries.items()}
-    return {name: int(row[0] or 0) for name, row in rows.items() if row is not None}
 
 
 async def run_twin(folder: Path, conversations: int, steps: int) -> dict[tuple[int, int], bytes]:
@@ -448,7 +388,6 @@ def _read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--conversations", type=int, default=8)
     parser.add_argument("--steps", type=int, default=24)
-    parser.add_argument("--sizes", action="store_true", help="measure sizes, and kill nothing")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 

@@ -2,15 +2,53 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
 import pytest
 
+from lamina.adapters.bridge import ContextFitter
+from lamina.core.values import Budget
 from lamina.testing.cases import Conformance
 from lamina.testing.context import ContextSizes, ManagedContext, Message, context_manager
-from tools.context_managers import LaminaContext
+
+HANDLE = re.compile(r"recall(?:\(\"|=\")([a-z0-9-]+)")
+
+
+class LaminaContext:
+    """lamina through the bridge that adapters use."""
+
+    def __init__(self, sizes: ContextSizes, state: Any) -> None:
+        budget = Budget(window=sizes.window, reserve=sizes.window - sizes.room)
+        self._fitter = ContextFitter(model="gpt-5", budget=budget)
+        self._ledger: dict[str, Any] | None = state
+        self._history: Sequence[Message] = ()
+
+    def fit(self, request: Message) -> Sequence[Message]:
+        head = {name: value for name, value in request.items() if name != "messages"}
+        self._history = request["messages"]
+        fitted = self._fitter.fit(self._history, head=head, ledger=self._ledger, conversation="one")
+        self._ledger = fitted.ledger
+        return fitted.messages
+
+    def reach(self, messages: Sequence[Message]) -> str:
+        """Call `recall` for every handle, from the first character to the last."""
+        texts: list[str] = []
+        for key in HANDLE.findall(repr([message.get("content") for message in messages])):
+            start = 0
+            while True:
+                piece = self._fitter.answer(self._history, {"key": key, "start": start}, ledger=self._ledger)
+                texts.append(piece)
+                more = re.match(r"\[characters [\d,]+ to [\d,]+ of [\d,]+; go on with start=(\d+)", piece)
+                if more is None:
+                    break
+                start = int(more[1])
+        return "\n".join(texts)
+
+    def dump(self) -> Any:
+        return self._ledger
 
 
 @pytest.mark.parametrize("case", context_manager("lamina", LaminaContext), ids=str)
