@@ -18,7 +18,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.gateway.journal import Journal
 from lamina.gateway.server import GatewayServer, make_config
 from lamina.sessions import Session
+from tests.servers.serving import serve_http
 from tools.size import show_beside_record
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "lamina"
@@ -105,7 +106,7 @@ def measure(watch: Watch) -> Iterator[tuple[str, Entered]]:
     for case, window in (("nothing to do", LARGE), ("a cut", SMALL)):
         policy = Policy(budget=Budget(window=window, reserve=500))
         yield f"fit_request, {case}", _enter_fit_request(watch, policy)
-        with _serve_answers() as url, tempfile.TemporaryDirectory() as folder:
+        with serve_http(_Answering) as url, tempfile.TemporaryDirectory() as folder:
             store = str(Path(folder) / "conversations.db")
             yield f"wrap, {case}", _enter_wrap(watch, policy, url, store)
             yield f"Session.ask, {case}", asyncio.run(_enter_session(watch, policy, f"{store}-session"))
@@ -186,19 +187,6 @@ async def _post(client: aiohttp.ClientSession, request: dict[str, Any]) -> None:
         answer.raise_for_status()
         await answer.read()
     await asyncio.sleep(0.2)  # until the answer is recorded
-
-
-@contextmanager
-def _serve_answers() -> Iterator[str]:
-    """A server that gives one answer to everything."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Answering) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 class _Answering(BaseHTTPRequestHandler):

@@ -22,6 +22,13 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.port import Violation
 from lamina.errors import BadInput
 from tests.servers.serving import serve_http
+from tests.wrapped.scripted_api import (
+    write_chat,
+    write_completion,
+    write_content,
+    write_message,
+    write_response,
+)
 
 SAID = "Valid."
 """What the server answers."""
@@ -105,65 +112,24 @@ _PATHS = {
     "/completions": "text",
 }
 
-_USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-_TEXT = {"type": "output_text", "text": SAID, "annotations": []}
-
 _ANSWERS: dict[str, dict[str, Any]] = {
-    "anthropic": {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "m",
-        "stop_reason": "end_turn",
-        "content": [{"type": "text", "text": SAID}],
-        "usage": {"input_tokens": 1, "output_tokens": 1},
-    },
-    "openai_chat": {
-        "id": "c",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "m",
-        "usage": _USAGE,
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": SAID}}],
-    },
-    "openai_responses": {
-        "id": "resp_1",
-        "object": "response",
-        "created_at": 0,
-        "model": "m",
-        "status": "completed",
-        "output": [
-            {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [_TEXT]}
-        ],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-    },
-    "gemini": {
-        "candidates": [{"content": {"role": "model", "parts": [{"text": SAID}]}, "finishReason": "STOP"}],
-        "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
-    },
+    "anthropic": write_message([SAID], 1),
+    "openai_chat": write_completion([SAID], 1),
+    "openai_responses": write_response([SAID], 1),
+    "gemini": write_content([SAID], 1),
+    "ollama": write_chat([SAID], 1),
     "bedrock_converse": {
         "output": {"message": {"role": "assistant", "content": [{"text": SAID}]}},
         "stopReason": "end_turn",
         "usage": {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2},
         "metrics": {"latencyMs": 1},
     },
-    "ollama": {
-        "model": "m",
-        "created_at": "2026-01-01T00:00:00Z",
-        "message": {"role": "assistant", "content": SAID},
-        "done": True,
-        "done_reason": "stop",
-        "prompt_eval_count": 1,
-        "eval_count": 1,
-    },
     "text": {
         "id": "t",
         "object": "text_completion",
         "created": 0,
         "model": "m",
-        "usage": _USAGE,
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
         "choices": [{"index": 0, "text": SAID, "finish_reason": "stop", "logprobs": None}],
     },
 }

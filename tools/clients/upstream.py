@@ -13,13 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 
 from lamina.dialects import DIALECTS
 from lamina.gateway.routes import match_route
 from tests.servers.bound_thinking import Refused, ThinkingBinding
-from tests.wrapped.scripted_api import APIS, Call, Said, Thought
+from tests.servers.serving import serve_http
+from tests.wrapped.scripted_api import APIS, Call, Said, Thought, add_usage
 
 SHELLS = ("Bash", "exec_command", "shell_command", "run_shell_command", "bash", "shell")
 AGENTS = ("Agent", "Task", "task")
@@ -120,12 +121,7 @@ class ScriptedUpstream:
         write, stream = APIS[name]
         size = len(body) // 4
         if request.get("stream") or route.streams:
-            events = "".join(stream(said, size))
-            if request.get("stream_options"):
-                usage = {"prompt_tokens": size, "completion_tokens": 9, "total_tokens": size + 9}
-                chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-                report = json.dumps({**chunk, "choices": [], "usage": usage})
-                events = events.replace("data: [DONE]", f"data: {report}\n\ndata: [DONE]")
+            events = "".join(add_usage(stream(said, size), request, size))
             return 200, "text/event-stream", events.encode()
         return 200, "application/json", json.dumps(write(said, size)).encode()
 
@@ -296,13 +292,5 @@ def serve_upstream(upstream: ScriptedUpstream) -> Iterator[ScriptedUpstream]:
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        upstream.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield upstream
-        finally:
-            server.shutdown()
-            thread.join()
+    with serve_http(Handler) as upstream.url:
+        yield upstream
