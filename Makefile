@@ -91,10 +91,8 @@ housed: $(STAMP)
 	@$(PYTHON_IN_VENV) -m tools.size
 	@$(PYTHON_IN_VENV) -m tools.entered
 
-# tests/test_docs.py runs the blocks of every page and follows its links, so `make test` has done that.
+# `make test` runs the blocks of every page, follows its links, and compares the help of commands and docs/api.md.
 documented: $(STAMP)
-	@$(PYTHON_IN_VENV) -m tools.cli_help
-	@$(PYTHON_IN_VENV) -m tools.api
 	@$(PYTHON_IN_VENV) -m tools.prose --check
 	@$(PYTHON_IN_VENV) -m tools.site
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import graphlib
 import os
 import re
 import shutil
@@ -158,17 +157,6 @@ def test_what_is_pure_takes_paths_as_text() -> None:
         )
 
 
-def test_no_import_cycles() -> None:
-    known = modules()
-    graph = {
-        name: {
-            known_as for target in imported(path) if (known_as := nearest(target, known)) and known_as != name
-        }
-        for name, path in known.items()
-    }
-    graphlib.TopologicalSorter(graph).prepare()
-
-
 def test_no_module_imports_what_only_a_checkout_has() -> None:
     reaching_out = {
         name: folders
@@ -185,13 +173,6 @@ def test_only_the_suites_import_test_libraries() -> None:
         if {target.partition(".")[0] for target in imported(path)} & TEST_LIBRARIES
     }
     assert users == {"lamina.testing._properties"}
-
-
-def nearest(target: str, known: dict[str, Path]) -> str:
-    """The module that `target` is or stands in."""
-    while target and target not in known:
-        target = target.rpartition(".")[0]
-    return target
 
 
 PLANTED_BREACHES = {
