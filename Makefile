@@ -156,7 +156,7 @@ docs: $(STAMP)  ## rewrite the output blocks of the documentation from real outp
 	@$(PYTHON_IN_VENV) -m tools.api --write
 	@$(PYTHON_IN_VENV) -m tools.picture --write
 
-newcomer: $(STAMP)  ## install the wheel as a user does, on each Python, and paste the README (ARGS=--peers: compare)
+newcomer: $(STAMP)  ## install the wheel as a user does, on each Python, and paste the README
 	@$(PYTHON_IN_VENV) -m tools.newcomer $(ARGS)
 
 screenshots: $(STAMP)  ## take the pictures of the inspector in docs/pictures/ anew

@@ -1,17 +1,14 @@
-"""What the gateway adds to a request: CPU, time and memory, beside a plain proxy and others.
+"""What the gateway adds to a request: CPU, time and memory, beside a plain proxy.
 
     python bench/gateway.py
     python bench/gateway.py --window 16000                         a window in which conversations are cut
     python bench/gateway.py --store postgresql://user@host/database
-    python bench/gateway.py --kinds chat --peer "litellm=litellm --config {folder}/litellm.yaml --port {port}"
 
 The upstream is a stub that answers at once. Every request is the next one of its conversation, from the first
 one on, so the gateway decodes, recognises and checks it as in earnest. No two conversations have the same
 contents. "floor" is the least that a proxy of these libraries does: uvicorn reads the body and aiohttp sends
-it on. Each proxy is a process of its own; its CPU is what the system counted for it. All of them run, and
-take turns, so that whoever else uses the machine disturbs all alike. `{port}`, `{url}` and `{folder}` in a
-peer's command are its port, the stub's address, and a folder with a configuration for LiteLLM. A peer that is
-not installed is left out.
+it on. Each proxy is a process of its own; its CPU is what the system counted for it. Both run, and
+take turns, so that whoever else uses the machine disturbs them alike.
 """
 
 from __future__ import annotations
@@ -20,7 +17,6 @@ import argparse
 import asyncio
 import os
 import shlex
-import shutil
 import socket
 import statistics
 import subprocess
@@ -154,13 +150,6 @@ options = {"log_level": "warning", "access_log": False, "http": "httptools", "ws
 uvicorn.run(app, port=int(sys.argv[1]), proxy_headers=False, **options)
 """
 
-LITELLM = """\
-general_settings: {{dangerously_permit_weak_or_unset_master_key: true}}
-model_list:
-  - model_name: gpt-5
-    litellm_params: {{model: openai/gpt-5, api_base: "{url}/v1", api_key: none}}
-"""
-
 
 class Kind(NamedTuple):
     """One kind of request: where it goes, and how a call of a tool makes its conversation longer."""
@@ -284,7 +273,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND", help="another proxy")
     parser.add_argument("--requests", type=int, default=640, help="for each row (default: 640)")
     parser.add_argument("--kinds", default=",".join(KINDS), help="of requests (default: all)")
     parser.add_argument("--sizes", default=",".join(SIZES), help="of conversations (default: all)")
@@ -327,7 +315,6 @@ def run_all(arguments: argparse.Namespace, folder: Path) -> None:
 
 
 def list_commands(arguments: argparse.Namespace, folder: Path, url: str) -> dict[str, str]:
-    (folder / "litellm.yaml").write_text(LITELLM.format(url=url))
     (folder / "floor.py").write_text(FLOOR)
     settings = [f'store = "{arguments.store or folder / "gateway.db"}"', "[policy]"]
     if arguments.window:
@@ -335,17 +322,10 @@ def list_commands(arguments: argparse.Namespace, folder: Path, url: str) -> dict
     for profile in ("openai", "anthropic", "gemini", "ollama"):
         settings += [f"[upstreams.{profile}]", f'url = "{url}"', f'profile = "{profile}"']
     (folder / "gateway.toml").write_text("\n".join(settings), "utf-8")
-    commands = {
+    return {
         "floor": f"{sys.executable} {folder}/floor.py {{port}} {{url}}",
         "lamina": f"{sys.executable} -m lamina serve --settings {folder}/gateway.toml --port {{port}}",
     }
-    for peer in arguments.peer:
-        name, _, command = peer.partition("=")
-        if shutil.which(shlex.split(command)[0]) is None:
-            print(f"{name}: left out, {shlex.split(command)[0]} is not installed")
-            continue
-        commands[name] = command
-    return commands
 
 
 def measure(proxies: list[Proxy], load: Load, requests: int) -> list[Row]:

@@ -2,7 +2,6 @@
 
     python -m tools.newcomer                    on one interpreter of each Python that lamina supports
     python -m tools.newcomer --python 3.12      on this Python only
-    python -m tools.newcomer --peers            and installs other libraries the same way, for the figures
 
 It builds the wheel from this checkout and makes an empty environment. There it types the first install line
 of the README, with the folder of the wheel beside the index. It runs every command with and without `--help`.
@@ -32,25 +31,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tools.docs import NOT_RUN, ROOT, fences
-from tools.interpreters import Interpreter, installer, interpreters
+from tools.interpreters import Interpreter, interpreters
 
 PAGES = ("README.md", "docs/quickstart.md")
-PEERS = {
-    "langchain": "langchain.agents",
-    "pydantic-ai": "pydantic_ai",
-    "pydantic-ai-slim": "pydantic_ai",
-    "litellm": "litellm",
-    "headroom-ai": "headroom",
-}
-"""Other libraries, by the names under which they are installed, and the module that their users import."""
-
 SDK_LINE = "pip install openai"
 """What the blocks of the pages need."""
 
 IMPORTS = 7
 """How often an import is timed. The quickest counts, since other programs only make it slower."""
 
-_TIME_IMPORT = "import time; start = time.process_time(); import {module}; print(time.process_time() - start)"
+_TIME_IMPORT = "import time; start = time.process_time(); import lamina; print(time.process_time() - start)"
 _TROUBLE = re.compile(
     r"Traceback \(most recent call last\)|[A-Z][A-Za-z]*Warning\b|lamina: warning|bug in lamina"
 )
@@ -95,9 +85,8 @@ COMMANDS = (
 
 
 class Figures(NamedTuple):
-    """What an installed library takes."""
+    """What an installed lamina takes."""
 
-    library: str
     python: str
     seconds: float
     megabytes: float
@@ -144,20 +133,23 @@ class Newcomer:
             raise Failed(f"{line} ended with {run.returncode}\n{printed}")
         return printed
 
-    def figures(self, library: str, module: str, seconds: float) -> Figures:
+    def figures(self, seconds: float) -> Figures:
         """Measure what is installed."""
-        code = _TIME_IMPORT.format(module=module)
         times = []
         for _ in range(IMPORTS):
             run = subprocess.run(
-                [self.python, "-c", code], cwd=self.home, env=self._variables("ignore"), capture_output=True,
-                text=True, check=True,
-            )  # fmt: skip
+                [self.python, "-c", _TIME_IMPORT],
+                cwd=self.home,
+                env=self._variables("ignore"),
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             times.append(float(run.stdout.split()[-1]))
         names = _list_packages(self.environment)
         size = _measure_size(self.environment)
         milliseconds = min(times) * 1000
-        return Figures(library, self.interpreter.release, seconds, size / _MEGABYTE, len(names), milliseconds)
+        return Figures(self.interpreter.release, seconds, size / _MEGABYTE, len(names), milliseconds)
 
     def _variables(self, warnings: str) -> dict[str, str]:
         """The variables of someone who has set none: no keys, no settings, no Python path."""
@@ -177,8 +169,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Do what a newcomer does, on every Python that lamina supports."
     )
     parser.add_argument("--python", default="", help="only this one, such as 3.12")
-    parser.add_argument("--peers", action="store_true", help="install other libraries, too, and compare")
-    parser.add_argument("--uv", action="store_true", help="install these by uv: sooner than a user would")
     parser.add_argument("--extras", action="store_true", help="resolve every extra, too")
     options = parser.parse_args(arguments)
     chosen = _one_of_each(options.python)
@@ -202,11 +192,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if step.startswith("failed"):
                     failures.append(step)
             shutil.rmtree(newcomer.environment)
-            if not options.peers:
-                continue
-            for figures in measure_peers(interpreter, folder, by_uv=options.uv):
-                print(format_row(figures), flush=True)
-                all_figures.append(figures)
     print()
     print("\n".join(format_figures(all_figures)))
     return 1 if failures or not all_figures else 0
@@ -237,7 +222,7 @@ def meet_lamina(newcomer: Newcomer, wheels: Path, *, extras: bool) -> Iterator[t
     except Failed as failure:
         yield f"failed: {failure}", []
         return
-    figures = newcomer.figures("lamina", "lamina", time.monotonic() - start)
+    figures = newcomer.figures(time.monotonic() - start)
     yield f"{first.partition('#')[0].strip()}: {figures.packages} packages", [figures]
     yield from _try_steps(
         newcomer, [*COMMANDS, *list_helps(newcomer)], "commands on the bare install", lines_of_refusal=2
@@ -339,43 +324,15 @@ def list_helps(newcomer: Newcomer) -> list[str]:
     return [f"lamina {name} --help" for name in names]
 
 
-def measure_peers(interpreter: Interpreter, folder: Path, *, by_uv: bool) -> Iterator[Figures]:
-    """Install each of the other libraries into an environment of its own, and measure it."""
-    for library, module in PEERS.items():
-        peer_folder = folder / f"{interpreter.release}-{library}"
-        newcomer = Newcomer(interpreter, peer_folder)
-        newcomer.make_environment()
-        start = time.monotonic()
-        try:
-            line = f"pip install --quiet {library}"
-            if by_uv:
-                python = shlex.quote(str(newcomer.python))
-                line = f"{installer()} {line} --compile-bytecode --python {python}"
-            newcomer.type_line(line, warnings="ignore")
-            yield newcomer.figures(library, module, time.monotonic() - start)
-        except (Failed, subprocess.CalledProcessError) as failure:
-            print(f"Python {interpreter.release}: {library} was left out: {failure}", flush=True)
-        shutil.rmtree(peer_folder)
-
-
 def format_figures(figures: Sequence[Figures]) -> Iterator[str]:
     """A Markdown table."""
-    yield "| library | Python | seconds to install | MB | packages | CPU of the import, ms |"
-    yield "|---|---|--:|--:|--:|--:|"
-    yield from map(format_row, figures)
-
-
-def format_row(figures: Figures) -> str:
-    """A row of the table."""
-    cells = (
-        f"`{figures.library}`",
-        figures.python,
-        f"{figures.seconds:.0f}",
-        f"{figures.megabytes:.0f}",
-        str(figures.packages),
-        f"{figures.import_milliseconds:.0f}",
-    )
-    return f"| {' | '.join(cells)} |"
+    yield "| Python | seconds to install | MB | packages | CPU of the import, ms |"
+    yield "|---|--:|--:|--:|--:|"
+    for each in figures:
+        yield (
+            f"| {each.python} | {each.seconds:.0f} | {each.megabytes:.0f} | {each.packages} "
+            f"| {each.import_milliseconds:.0f} |"
+        )
 
 
 def _one_of_each(release: str) -> list[Interpreter]:
