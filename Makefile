@@ -126,9 +126,9 @@ peers: $(STAMP)  ## install the libraries that the lab compares with, and try ea
 	@sh tools/environments.sh $(VENV) peers $(NAMES)
 	@$(PYTHON_IN_VENV) -m tools.peers $(NAMES)
 
-conformance: $(STAMP)  ## the suite of the Model Context Protocol on lamina mcp (it needs npm), and Open Responses on the gateway
+conformance: $(STAMP)  ## the suite of the Model Context Protocol on lamina mcp (it needs npm)
 	@$(PYTHON_IN_VENV) -m tools.mcp_conformance $(ARGS)
-	@$(PYTHON_IN_VENV) -m tools.open_responses
+
 clients: $(STAMP)  ## install coding agents from npm and PyPI under .clients/ and run them through `lamina run` (NAMES=...: only these)
 	@sh tools/clients.sh $(NAMES)
 	@$(PYTHON_IN_VENV) -m tools.clients $(ARGS) $(NAMES)
