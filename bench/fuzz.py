@@ -42,7 +42,6 @@ from tests.fuzzing import (
 )
 from tests.fuzzing.account import merged, most_common
 from tests.fuzzing.oracles import judge
-from tests.fuzzing.programs import program
 
 SUBJECT = Subject(fit=lamina.fit_request, memo=lamina.fitting.RequestMemo)
 
@@ -79,7 +78,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--moves", default="", help="with --replay: only these, by number")
     parser.add_argument("--without", default="", help="with --replay: traits that are taken away")
     parser.add_argument("--shrink", default="", metavar="VIOLATION", help="with --replay: shrink it first")
-    parser.add_argument("--program", type=Path, help="with --replay: write a program that needs only lamina")
     parser.add_argument("--show", action="store_true", help="with --replay: print the requests")
     arguments = parser.parse_args()
     if arguments.quick:
@@ -192,8 +190,6 @@ def _replay(arguments: argparse.Namespace) -> int:
     if arguments.shrink:
         script = shrink(script, arguments.shrink, SUBJECT, tries=arguments.tries)
     print(f"python bench/fuzz.py {script}")
-    if arguments.program is not None:
-        arguments.program.write_text(program(script, SUBJECT), encoding="utf-8")
     found = 0
     for turn in turns(script, SUBJECT):
         found += _told(turn, show=arguments.show)

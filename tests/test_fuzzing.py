@@ -30,7 +30,6 @@ from tests.fuzzing.account import every_class, merged
 from tests.fuzzing.counting import count, tolerance
 from tests.fuzzing.moves import MOVES
 from tests.fuzzing.profiles import DIALECTS, OPTIONAL, profile_for
-from tests.fuzzing.programs import program
 from tests.fuzzing.reading import read, stream
 from tests.fuzzing.words import CANARY, SCRIPTS, Words, canaries
 
@@ -173,24 +172,6 @@ def is_plain(seed: int) -> bool:
     profile = profile_for(seed)
     special = profile.thinking or profile.answer_schema or profile.reported_usage or profile.items
     return is_small(seed) and not special
-
-
-def test_a_script_becomes_a_program_that_needs_only_lamina(capsys: pytest.CaptureFixture[str]) -> None:
-    script = Script(seed=12, moves=(0, 1))
-    exec(program(script, LAMINA), {})  # noqa: S102 - what was written here
-    played = play(script, LAMINA)
-    said = capsys.readouterr().out
-    assert [line for line in said.split("\n") if line.startswith("---")] == [f"--- {m}" for m in played.moves]
-    last = list(turns(script, LAMINA))[-1]
-    assert json.dumps(last.sent_request[FIELDS[last.dialect]][-1], ensure_ascii=False)[:160] in said
-
-
-FIELDS = {
-    "anthropic": "messages",
-    "openai_chat": "messages",
-    "openai_responses": "input",
-    "gemini": "contents",
-}
 
 
 def test_accounts_of_parts_are_the_account_of_the_whole() -> None:
