@@ -24,7 +24,6 @@ from lamina.cli.demo_session import SEED
 from lamina.cli.inspect import DemoSource
 from lamina.cli.recording import make_recording
 from lamina.inspector import request_views, segment_views
-from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.server import make_server
 from lamina.inspector.sessions import Sessions
 from lamina.inspector.views import Inspector, show_session
@@ -35,7 +34,6 @@ LARGEST = 150_000
 HIGHEST = 1_400
 LONGEST_LINE = 50
 WIDTH = 1280
-WINDOW = 32_000
 FIRST_TIME = 1_790_000_000
 HOUR = 3_600
 
@@ -99,27 +97,27 @@ def invent_usage(messages: list[dict[str, Any]], start: int) -> list[dict[str, A
 def list_pictures(inspector: Inspector) -> list[Picture]:
     summaries = inspector.sessions.summaries()
     session_id = next(each.id for each in summaries if each.source == "demo" and not each.parent)
-    calls = show_session(inspector, session_id, BuildSettings())["calls"]
+    calls = show_session(inspector, session_id)["calls"]
     recalled = next(call["number"] for call in calls if call["recalled"])
     lost = next(call["number"] for call in calls if call["loss"] and not call["cut"])
-    text = find_hidden_line(inspector, session_id, recalled, BuildSettings())
+    text = find_hidden_line(inspector, session_id, recalled)
     request = f"#/s/{session_id}/r/{recalled}"
     return [
         Picture("sessions", "#/"),
         Picture("request", request),
         Picture("segment", f"{request}?tab=Original", click="#unseen .link"),
         Picture("compare", f"#/s/{session_id}/r/{lost}?view=compare"),
-        Picture("what-if", f"#/s/{session_id}?view=whatif&policy=lamina&window={WINDOW}"),
+        Picture("what-if", f"#/s/{session_id}?view=whatif"),
         Picture("visible", f"{request}?view=visible&text={quote(text)}"),
     ]
 
 
-def find_hidden_line(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> str:
+def find_hidden_line(inspector: Inspector, session_id: str, number: int) -> str:
     """A line of the largest result that this request leaves out."""
-    entries = request_views.show_request(inspector, session_id, number, settings)["entries"]
+    entries = request_views.show_request(inspector, session_id, number)["entries"]
     results = [entry for entry in entries if entry["form"] == "OMITTED" and entry["kind"] == "tool_result"]
     largest = max(results, key=lambda entry: entry["full_tokens"])
-    segment = segment_views.show_segment(inspector, session_id, number, largest["ref"], settings)
+    segment = segment_views.show_segment(inspector, session_id, number, largest["ref"])
     lines = [line.strip() for line in str(segment["original"]).split("\n")]
     return max((line for line in lines if len(line) <= LONGEST_LINE), key=len)
 

@@ -10,7 +10,6 @@ import pytest
 from lamina.cli import main, parser_for
 from lamina.cli.demo_session import SEED
 from lamina.cli.inspect import DemoSource
-from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.comparisons import compare_requests
 from lamina.inspector.request_views import show_request
 from lamina.inspector.sessions import Sessions
@@ -148,7 +147,7 @@ def test_the_demo_has_cuts_a_lost_cache_a_recall_a_sub_agent_and_an_error(seed: 
     (parent,) = [each for each in inspector.sessions.summaries() if not each.parent]
     assert parent.name == f"made up, seed {seed}"
     assert parent.calls > 100
-    shown = show_session(inspector, parent.id, BuildSettings())
+    shown = show_session(inspector, parent.id)
     calls = shown["calls"]
     cuts = [call["number"] for call in calls if call["cut"]]
     assert len(cuts) >= 2
@@ -156,13 +155,13 @@ def test_the_demo_has_cuts_a_lost_cache_a_recall_a_sub_agent_and_an_error(seed: 
     assert calls[recalled + 1]["follows"] == recalled
     assert source.first_address == f"#/s/{parent.id}/r/{recalled + 1}?tour=1"
     (lost,) = [call["number"] for call in calls if call["loss"] and not call["cut"]]
-    compared = compare_requests(inspector, parent.id, lost - 1, lost, BuildSettings())
+    compared = compare_requests(inspector, parent.id, lost - 1, lost)
     assert (compared["cause"], compared["reported"]["loss"]["by"]) == ("system changed", "client")
     (refused,) = [call for call in calls if call["refusal"]]
     assert refused["status"] == 529
     (lane,) = shown["lanes"]
     assert len(lane["calls"]) > 3
     for number in (cuts[0], recalled, recalled + 1, lost, len(calls) - 1):
-        request = show_request(inspector, parent.id, number, BuildSettings())
+        request = show_request(inspector, parent.id, number)
         assert request["entries"]
         assert request["notes"] == []  # the reasons of every entry can be told

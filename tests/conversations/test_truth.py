@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from lamina.inspector import comparisons, request_views, views
-from lamina.inspector.built_values import BuildSettings
+from lamina.inspector import request_views, views
+from lamina.inspector.alternatives import show_alternative, show_choices
 from lamina.inspector.views import Inspector
 from tests.conversations.recorded_talk import (
     MODELS,
@@ -69,7 +69,7 @@ def test_reasons_are_told_for_every_request(dialect: str, saved_talks: Callable[
     saved = saved_talks(dialect)
     talk, inspector, session_id = saved.talk, saved.inspector, saved.session_id
     for number in range(len(talk.received)):
-        shown = request_views.show_request(inspector, session_id, number, BuildSettings())
+        shown = request_views.show_request(inspector, session_id, number)
         assert not [entry for entry in shown["entries"] if "not kept" in entry["why"]]
         gone = [entry for entry in shown["entries"] if entry["form"] == "OMITTED" and not entry["own"]]
         assert all(entry["why"] and entry["full_tokens"] > 0 for entry in gone)
@@ -94,7 +94,7 @@ def test_what_the_model_asked_for_is_told_and_the_bodies_are_built_again(
     inspector = open_inspector(ask, WORKSPACE)
     session_id = inspector.sessions.summaries()[0].id
     for number in range(len(talk.received)):
-        shown = request_views.show_request(inspector, session_id, number, BuildSettings())
+        shown = request_views.show_request(inspector, session_id, number)
         assert not [entry for entry in shown["entries"] if "not kept" in entry["why"]]
     reasons = {entry["why"] for entry in shown["entries"] if pinned in entry["preview"]}
     assert "pinned, asked by the model" in reasons
@@ -111,7 +111,7 @@ def test_a_body_that_lamina_cannot_explain_is_shown_as_it_was_sent(ask: StoreAsk
     ask(talk.save)
     inspector = open_inspector(ask, WORKSPACE)
     session_id = inspector.sessions.summaries()[0].id
-    shown = request_views.show_request(inspector, session_id, 1, BuildSettings())
+    shown = request_views.show_request(inspector, session_id, 1)
     rows = {entry["preview"]: entry for entry in shown["entries"]}
     added = rows["The first question, about a parcel that was found in the valley."]
     assert (added["form"], added["why"]) == ("FULL", "it is not in the client's request")
@@ -124,7 +124,7 @@ def test_a_request_in_flight_says_so(saved_talks: Callable[[str], SavedTalk]) ->
     saved = saved_talks("openai_chat")
     inspector = saved.inspector
     session_id = saved.session_id
-    strip = views.show_session(inspector, session_id, BuildSettings())
+    strip = views.show_session(inspector, session_id)
     assert strip["calls"][-1]["is_open"]
     assert "in flight" in strip["calls"][-1]["refusal"]
     assert strip["totals"]["open"] == 1
@@ -136,7 +136,7 @@ def test_retries_and_recalls_are_calls_of_their_own(saved_talks: Callable[[str],
     saved = saved_talks("anthropic")
     inspector = saved.inspector
     session_id = saved.session_id
-    calls = views.show_session(inspector, session_id, BuildSettings())["calls"]
+    calls = views.show_session(inspector, session_id)["calls"]
     retried = [call for call in calls if call["why"]]
     assert [calls[call["follows"]]["status"] for call in retried] == [400]
     assert [calls[call["number"] + 1]["follows"] for call in calls if call["recalled"]] == [9, 17]
@@ -147,12 +147,12 @@ def test_a_store_without_texts_says_which_setting_has_them(ask: StoreAsker) -> N
     ask(talk.save)
     inspector = open_inspector(ask, WORKSPACE)
     session_id = inspector.sessions.summaries()[0].id
-    strip = views.show_session(inspector, session_id, BuildSettings())
+    strip = views.show_session(inspector, session_id)
     assert [call["reported"] for call in strip["calls"]] == [
         each.usage and each.usage.input for each in talk.received
     ]
     assert strip["totals"]["cuts"] == talk.cuts
-    shown = request_views.show_request(inspector, session_id, 3, BuildSettings())
+    shown = request_views.show_request(inspector, session_id, 3)
     assert any('keep = "all"' in note for note in shown["notes"])
     assert shown["entries"] == []
 
@@ -160,10 +160,9 @@ def test_a_store_without_texts_says_which_setting_has_them(ask: StoreAsker) -> N
 def test_what_if_is_about_the_history_of_the_client(saved_talks: Callable[[str], SavedTalk]) -> None:
     saved = saved_talks("anthropic")
     talk, inspector, session_id = saved.talk, saved.inspector, saved.session_id
-    answer = comparisons.show_what_if(inspector, session_id, BuildSettings(policy="lamina", window=100_000))
-    assert answer["recorded"]["cuts"] == talk.cuts
-    assert answer["other"]["cuts"] == 0
-    assert answer["other"]["largest"] > answer["recorded"]["largest"]
+    assert show_choices(inspector, session_id)["reported"]["cuts"] == talk.cuts
+    row = show_alternative(inspector, session_id, {"policy": "lamina", "window": "100000"})
+    assert row["cuts"] == 0
 
 
 def test_a_conversation_that_grows_is_read_again(ask: StoreAsker) -> None:
@@ -176,5 +175,5 @@ def test_a_conversation_that_grows_is_read_again(ask: StoreAsker) -> None:
     ask(talk.save)
     summary = inspector.sessions.summaries()[0]
     assert summary.calls == 2
-    strip = views.show_session(inspector, summary.id, BuildSettings())
+    strip = views.show_session(inspector, summary.id)
     assert len(strip["calls"]) == 2

@@ -27,7 +27,6 @@ from lamina.cli.stored_sessions import LogSource
 from lamina.conversations.store import WORKSPACE
 from lamina.gateway import app
 from lamina.gateway.account import GatewayAccount
-from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.exports import save_session
 from lamina.inspector.sessions import Sessions
 from lamina.inspector.views import Inspector, show_session
@@ -155,7 +154,7 @@ def read_views(store: Path, *, is_session: bool = False) -> dict[str, Row]:
         arguments = Namespace(store=str(store), workspace=None, key_file=None, settings=None)
         inspector = Inspector(Sessions(sources=[LogSource(arguments)]))
     [summary] = inspector.sessions.complete(inspector.sessions.summaries())
-    shown = show_session(inspector, summary.id, BuildSettings())
+    shown = show_session(inspector, summary.id)
     totals = shown["totals"]
     losses = [call["loss"] for call in shown["calls"] if call["loss"] and call["loss"]["by"] != "lamina"]
     rows: dict[str, Row] = {
@@ -178,7 +177,7 @@ def read_views(store: Path, *, is_session: bool = False) -> dict[str, Row]:
     }
     if not is_session:  # the bytes say why, and a session keeps none
         rows["page"]["misses"] = {loss["cause"]: loss["tokens"] for loss in losses}
-        rows["HAR"] = read_har(save_session(inspector, summary.id, "har", {}, BuildSettings()).body)
+        rows["HAR"] = read_har(save_session(inspector, summary.id, "har", {}).body)
     return rows | {"replay": read_replay(store)}
 
 

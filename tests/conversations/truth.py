@@ -18,15 +18,12 @@ from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import conversation_place, conversation_workspace
 from lamina.dialects.usage import Usage
 from lamina.inspector import exports, request_views, segment_views, views, visibility
-from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.sessions import Sessions
 from lamina.inspector.stored_sessions import AskStore, StoredSessions
 from lamina.inspector.views import Inspector
 from lamina.models.facts import model as facts_of
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
-
-AS_SENT = BuildSettings()
 
 _TURN_FIELDS = ("messages", "input", "contents")
 _HEAD_FIELDS = ("system", "instructions", "systemInstruction", "tools")
@@ -80,9 +77,9 @@ def check_bodies(received: Sequence[ReceivedRequest], records: dict[str, Convers
 
 def check_session(inspector: Inspector, session_id: str, received: Sequence[ReceivedRequest]) -> None:
     """The strip and every request of one conversation: tokens, cuts, costs, and what was left out."""
-    strip = views.show_session(inspector, session_id, AS_SENT)
+    strip = views.show_session(inspector, session_id)
     assert strip["as_sent"]
-    assert len(strip["calls"]) == len(received) == strip["recorded_calls"]
+    assert len(strip["calls"]) == len(received)
     previous: ReceivedRequest | None = None
     for call, each in zip(strip["calls"], received, strict=True):
         if each.usage is not None:
@@ -103,14 +100,14 @@ def check_session(inspector: Inspector, session_id: str, received: Sequence[Rece
 
 def check_request(inspector: Inspector, session_id: str, number: int, received: ReceivedRequest) -> None:
     """One request: its JSON, the text of each entry, and what is not in it."""
-    assert exports.export_request(inspector, session_id, number, AS_SENT) == json.loads(received.body)
+    assert exports.export_request(inspector, session_id, number) == json.loads(received.body)
     strings = "\n".join(list_strings(json.loads(received.body)))
-    shown = request_views.show_request(inspector, session_id, number, AS_SENT)
+    shown = request_views.show_request(inspector, session_id, number)
     assert shown["entries"]
     left_out: list[str] = []
     sent: list[str] = []
     for entry in shown["entries"]:
-        text = segment_views.show_text(inspector, session_id, number, entry["ref"], AS_SENT)
+        text = segment_views.show_text(inspector, session_id, number, entry["ref"])
         if entry["form"] == "OMITTED":
             left_out.append(text["original"])
             continue
@@ -129,7 +126,7 @@ def check_visibility(
     inspector: Inspector, session_id: str, received: Sequence[ReceivedRequest], probe: str
 ) -> None:
     """A text is visible at exactly those requests whose body has it."""
-    answer = visibility.find_visible(inspector, session_id, probe, AS_SENT)
+    answer = visibility.find_visible(inspector, session_id, probe)
     shown = [state in ("full", "part") for state in answer["states"]]
     expected = []
     for each in received:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from lamina.errors import BadInput
-from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.pages import Access, answer_request, show_across
 from lamina.inspector.request_views import show_request
 from lamina.inspector.session_figures import FiguresOfSessions
@@ -54,7 +53,7 @@ def test_a_lost_cache_leads_to_the_request_that_lost_it(inspector: Inspector) ->
     across = show_across(inspector, {})
     lost = across["lost"][0]
     place = lost["place"]
-    request = show_request(inspector, place["session"], place["request"], BuildSettings())
+    request = show_request(inspector, place["session"], place["request"])
     assert place["has_page"]
     assert request["call"]["read"] < lost["tokens"]
     assert sum(reason["times"] for reason in across["reasons"]) == across["losses"]

@@ -18,7 +18,6 @@ from lamina.conversations.record import Answered, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.dialects.usage import Usage
-from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.server import Server, make_server
 from lamina.inspector.sessions import Sessions
 from lamina.inspector.views import Inspector, show_session
@@ -29,7 +28,6 @@ from tests.conversations.recorded_talk import WORKSPACE, StoreAsker
 from tests.conversations.truth import open_inspector
 from tests.inspector.test_browser import AXE, HOSTILE, View, find_problems
 
-AS_SENT = BuildSettings()
 PHONE = 390
 UPPER_THIRD = 300
 """A third of a window of 900 pixels."""
@@ -61,7 +59,7 @@ def server(inspector: Inspector) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def calls(inspector: Inspector, session_id: str) -> list[dict[str, Any]]:
-    shown: list[dict[str, Any]] = show_session(inspector, session_id, AS_SENT)["calls"]
+    shown: list[dict[str, Any]] = show_session(inspector, session_id)["calls"]
     return shown
 
 
@@ -73,7 +71,7 @@ def session_id(inspector: Inspector) -> str:
 def open_page(browser: Browser, server: Server, **options: Any) -> tuple[View, SystemPage]:
     assert isinstance(browser, SystemBrowser)
     page = browser.open(server.address, **options)
-    return View(page, AS_SENT), page
+    return View(page), page
 
 
 @pytest.fixture(scope="module")
@@ -266,7 +264,7 @@ def test_questions_are_answered_with_keys_alone(
 def test_the_tour_has_six_stops_and_leads_back(browser: Browser, server: Server, demo: DemoSource) -> None:
     assert isinstance(browser, SystemBrowser)
     page = browser.open(server.address + demo.first_address)
-    opened = View(page, AS_SENT)
+    opened = View(page)
     opened.settle()
     titles = []
     for stop in range(1, 7):

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.errors import BadInput
-from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.exports import save_session
 from lamina.inspector.pages import Access, answer_request
 from lamina.inspector.redaction import Redaction
@@ -25,7 +24,6 @@ from tests.inspector.recorded import open_inspector, write_session
 
 SECRET = "hunter2-7741"  # noqa: S105 - nobody's password
 FORMATS = ("html", "har", "json")
-AS_SENT = BuildSettings()
 
 
 def secret_turns() -> list[dict[str, Any]]:
@@ -58,11 +56,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Inspec
 
 def save(inspector: Inspector, format_name: str, **words: str) -> str:
     session_id = inspector.sessions.summaries()[0].id
-    return save_session(inspector, session_id, format_name, words, AS_SENT).body.decode()
+    return save_session(inspector, session_id, format_name, words).body.decode()
 
 
 def count_requests(inspector: Inspector) -> int:
-    return len(show_session(inspector, inspector.sessions.summaries()[0].id, AS_SENT)["calls"])
+    return len(show_session(inspector, inspector.sessions.summaries()[0].id)["calls"])
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
@@ -155,7 +153,7 @@ def test_a_page_of_one_session_holds_no_other(tmp_path: Path) -> None:
     write_session(tmp_path, seed=8, turns=1)
     inspector = open_inspector(tmp_path)
     first, second = [summary.id for summary in inspector.sessions.summaries()]
-    page = save_session(inspector, first, "html", {}, AS_SENT).body.decode()
+    page = save_session(inspector, first, "html", {}).body.decode()
     assert f"/api/session/{first}" in page
     assert second not in page
 

@@ -19,7 +19,6 @@ from lamina.conversations.store import WORKSPACE, ConversationState
 from lamina.core.tokens import BYTES4
 from lamina.errors import LaminaError
 from lamina.inspector import stored_sessions
-from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
 from lamina.inspector.sent_conversations import SentConversation
@@ -71,14 +70,14 @@ def test_what_was_left_out_has_its_reason_and_its_text(tmp_path: Path) -> None:
     inspector, fitted = talk(tmp_path / "chats.db")
     [summary] = inspector.sessions.summaries()
     assert summary.cuts > 1
-    last = len(show_session(inspector, summary.id, BuildSettings())["calls"]) - 1
-    shown = show_request(inspector, summary.id, last, BuildSettings())
+    last = len(show_session(inspector, summary.id)["calls"]) - 1
+    shown = show_request(inspector, summary.id, last)
     assert shown["has_reasons"]
     missing = {thing.handle: (thing.form.name, thing.why) for thing in fitted.left_out}
     assert {row["recall"]: (row["form"], row["why"]) for row in shown["entries"]} == missing
     assert "this store keeps only what was left out" in shown["notes"][0]
     row = shown["entries"][0]
-    segment = show_segment(inspector, summary.id, last, row["ref"], BuildSettings())
+    segment = show_segment(inspector, summary.id, last, row["ref"])
     assert segment["original"] == fitted.recall(row["recall"])
     assert [change["form"] for change in segment["history"]] == ["FULL", row["form"]]
 
@@ -86,7 +85,7 @@ def test_what_was_left_out_has_its_reason_and_its_text(tmp_path: Path) -> None:
 def test_before_the_first_cut_nothing_is_left_out(tmp_path: Path) -> None:
     inspector, _ = talk(tmp_path / "chats.db")
     [summary] = inspector.sessions.summaries()
-    shown = show_request(inspector, summary.id, 0, BuildSettings())
+    shown = show_request(inspector, summary.id, 0)
     assert (shown["entries"], shown["has_reasons"]) == ([], True)
 
 
@@ -121,14 +120,12 @@ def test_what_was_erased_is_not_shown_from_memory(tmp_path: Path, monkeypatch: p
     store = tmp_path / "chats.db"
     inspector, fitted = talk(store)
     [summary] = inspector.sessions.summaries()
-    last = len(show_session(inspector, summary.id, BuildSettings())["calls"]) - 1
+    last = len(show_session(inspector, summary.id)["calls"]) - 1
     thing = fitted.left_out[0]
     [row] = [
-        row
-        for row in show_request(inspector, summary.id, last, BuildSettings())["entries"]
-        if row["recall"] == thing.handle
+        row for row in show_request(inspector, summary.id, last)["entries"] if row["recall"] == thing.handle
     ]
-    shown = show_segment(inspector, summary.id, last, row["ref"], BuildSettings())
+    shown = show_segment(inspector, summary.id, last, row["ref"])
     text = shown["original"]
     assert text
     sent = inspector.sessions.get(summary.id).sent
@@ -137,9 +134,9 @@ def test_what_was_erased_is_not_shown_from_memory(tmp_path: Path, monkeypatch: p
     assert erased.messages == 1
     monkeypatch.setattr(stored_sessions, "REMEMBERED_SECONDS", -1.0)
     [summary] = inspector.sessions.summaries()
-    assert text[:60] not in str(show_request(inspector, summary.id, last, BuildSettings()))
+    assert text[:60] not in str(show_request(inspector, summary.id, last))
     try:
-        again = str(show_segment(inspector, summary.id, last, row["ref"], BuildSettings()))
+        again = str(show_segment(inspector, summary.id, last, row["ref"]))
     except LaminaError as error:
         again = str(error)
     assert text[:60] not in again

@@ -18,7 +18,6 @@ from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.dialects.usage import Usage
 from lamina.inspector import search, stored_sessions
-from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.progress import ReaderGone, watch_reader
 from lamina.inspector.search import SearchFilters, search_places
 from lamina.inspector.sessions import Sessions
@@ -105,7 +104,7 @@ def test_a_long_list_reads_only_the_records_that_it_shows(counted: tuple[Inspect
 def test_a_session_opens_from_a_line_without_figures(counted: tuple[Inspector, CountedStore]) -> None:
     inspector, _ = counted
     session_id = inspector.sessions.summaries()[-2].id
-    page = show_session(inspector, session_id, BuildSettings())
+    page = show_session(inspector, session_id)
     assert page["session"]["has_figures"]
     assert len(page["calls"]) == 2
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from lamina.inspector.alternatives import show_alternative
-from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.pages import show_across
 from lamina.inspector.server import Server, make_server
 from lamina.inspector.views import Inspector
@@ -57,7 +56,7 @@ def server(inspector: Inspector) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def view(browser: Browser, server: Server) -> View:
-    return View(browser.open(server.address), BuildSettings())
+    return View(browser.open(server.address))
 
 
 def open_overview(view: View, query: str = "") -> None:
@@ -169,7 +168,7 @@ def test_a_saved_page_of_a_span_opens_without_a_server(
     page = view.page.evaluate(f"fetch({json.dumps(address)}).then(each => each.text())")
     path = tmp_path / "span.html"
     path.write_text(page, "utf-8", errors="surrogatepass")
-    opened = View(browser.open(path.as_uri()), BuildSettings())
+    opened = View(browser.open(path.as_uri()))
     opened.wait("document.querySelector('.view h2')")
     assert opened.text(".view h2").startswith("Request 4 ")
     assert "3 requests" in opened.text("main")
@@ -181,7 +180,7 @@ def test_a_saved_page_of_a_span_opens_without_a_server(
 def test_both_pages_are_for_everyone_and_fit_a_phone(
     browser: Browser, server: Server, session_id: str, scheme: str, tmp_path: Path
 ) -> None:
-    opened = View(browser.open(server.address, scheme=scheme), BuildSettings())
+    opened = View(browser.open(server.address, scheme=scheme))
     opened.page.evaluate(f"{AXE}; void 0")
     open_overview(opened)
     assert find_problems(opened) == []
@@ -240,7 +239,7 @@ def test_hostile_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
     path.write_text(json.dumps({**row, "project": HOSTILE[0], "user": HOSTILE[2]}) + "\n", "utf-8")
     inspector = open_inspector(tmp_path)
     with make_server(inspector).running() as server:
-        opened = View(browser.open(server.address), BuildSettings())
+        opened = View(browser.open(server.address))
         open_overview(opened)
         opened.wait("document.querySelector('#dearest li')")
         assert opened.page.evaluate("window.harm === undefined")

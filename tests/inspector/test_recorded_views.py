@@ -19,7 +19,6 @@ from lamina.conversations.store import ConversationState
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
 from lamina.inspector.body_views import find_diagnosis, outline_request, show_body, show_raw_answer
-from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.comparisons import compare_requests, compare_words
 from lamina.inspector.request_views import show_request
 from lamina.inspector.sent_conversations import SentConversation
@@ -34,8 +33,6 @@ from tests.conversations.recorded_talk import MODELS, WORKSPACE, RecordedTalk, S
 from tests.conversations.truth import open_inspector
 from tests.inspector.recorded import open_inspector as open_logs
 from tests.inspector.recorded import write_agent_log
-
-AS_SENT = BuildSettings()
 
 
 class SavedTalk(NamedTuple):
@@ -134,7 +131,7 @@ def test_a_long_talk_continues_where_its_bodies_do(
     dialect: str, saved_talks: Callable[[str], SavedTalk]
 ) -> None:
     saved = saved_talks(dialect)
-    shown = show_session(saved.inspector, saved.session_id, AS_SENT)
+    shown = show_session(saved.inspector, saved.session_id)
     bodies = [json.loads(received.body) for received in saved.talk.received]
     expected = [True]
     for before, after in itertools.pairwise(bodies):
@@ -161,7 +158,7 @@ def test_turns_are_those_of_the_entries(dialect: str, saved_talks: Callable[[str
     assert sent is not None
     turns = number_turns(sent)
     shown = [
-        show_request(saved.inspector, saved.session_id, number, AS_SENT)["call"]["turn"]
+        show_request(saved.inspector, saved.session_id, number)["call"]["turn"]
         for number in range(len(sent.calls))
     ]
     repeated = {number for number, call in enumerate(saved.talk.received) if number in (12, 13)}
@@ -178,7 +175,7 @@ def test_the_body_is_shown_byte_for_byte_and_to_read(
     saved = saved_talks(dialect)
     for number in (0, 11, len(saved.talk.received) - 1):
         received = saved.talk.received[number]
-        body = show_body(saved.inspector, saved.session_id, number, AS_SENT)
+        body = show_body(saved.inspector, saved.session_id, number)
         assert body["text"].encode() == received.body
         assert (body["dialect"], body["size"]) == (dialect, len(received.body))
         request = json.loads(received.body)
@@ -284,7 +281,7 @@ def test_an_answer_has_text_thinking_and_calls_and_its_raw_bytes() -> None:
         "diagnostics": {"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 900}},
     }
     inspector, session_id = open_calls([(anthropic_body(1), usage(100), json.dumps(message).encode(), 200)])
-    answer = show_request(inspector, session_id, 0, AS_SENT)["answer"]
+    answer = show_request(inspector, session_id, 0)["answer"]
     assert [(part["sort"], part["name"]) for part in answer["parts"]] == [
         ("thinking", ""),
         ("text", ""),
@@ -294,17 +291,17 @@ def test_an_answer_has_text_thinking_and_calls_and_its_raw_bytes() -> None:
     assert (answer["status"], answer["first"], answer["last"]) == (200, 0.25, 1.5)
     assert answer["headers"] == {"request-id": "req_1"}
     assert "tools_changed" in answer["diagnosis"]
-    raw = show_raw_answer(inspector, session_id, 0, AS_SENT)
+    raw = show_raw_answer(inspector, session_id, 0)
     assert json.loads(raw["text"]) == message
 
 
 def test_an_error_is_shown_as_it_came() -> None:
     body = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
     inspector, session_id = open_calls([(anthropic_body(1), None, body, 529)])
-    shown = show_request(inspector, session_id, 0, AS_SENT)
+    shown = show_request(inspector, session_id, 0)
     assert shown["answer"]["parts"] == [{"sort": "raw", "name": "", "text": body.decode()}]
     assert "529" in shown["call"]["refusal"]
-    assert show_session(inspector, session_id, AS_SENT)["totals"]["refused"] == 1
+    assert show_session(inspector, session_id)["totals"]["refused"] == 1
 
 
 @pytest.mark.parametrize(
@@ -391,11 +388,11 @@ def test_a_read_that_was_reported_is_never_called_unmarked() -> None:
             (anthropic_body(3), usage(23_900, read=22_800, written=1_000), SAID, 200),
         ]
     )
-    answer = compare_requests(inspector, session_id, 0, 1, AS_SENT)
+    answer = compare_requests(inspector, session_id, 0, 1)
     assert answer["cause"] == "none"
     assert "marked" not in answer["sentence"]
     assert answer["reported"] == {"shared": 22_900, "read": 22_800, "loss": None}
-    (first, second) = show_session(inspector, session_id, AS_SENT)["calls"]
+    (first, second) = show_session(inspector, session_id)["calls"]
     assert (first["loss"], second["loss"]) == (None, None)
 
 
@@ -406,12 +403,12 @@ def test_a_loss_that_was_reported_is_told_even_where_the_bytes_continue() -> Non
             (anthropic_body(3, marked=True), usage(23_900, written=23_890), SAID, 200),
         ]
     )
-    answer = compare_requests(inspector, session_id, 0, 1, AS_SENT)
+    answer = compare_requests(inspector, session_id, 0, 1)
     loss = answer["reported"]["loss"]
     assert (loss["tokens"], loss["cause"], loss["by"]) == (22_890, "forgotten", "provider")
     assert loss["dollars"] == pytest.approx(22_890 * (3.75 - 0.3) / 1e6)
     assert answer["price"] is None, "a loss has one price"
-    assert show_session(inspector, session_id, AS_SENT)["calls"][1]["loss"] == loss
+    assert show_session(inspector, session_id)["calls"][1]["loss"] == loss
 
 
 def test_a_loss_of_the_overview_leads_to_its_request_though_one_before_it_reported_nothing() -> None:
@@ -426,7 +423,7 @@ def test_a_loss_of_the_overview_leads_to_its_request_though_one_before_it_report
     assert figures is not None
     summary = summarise_across([figures])
     assert [lost.place.request for lost in summary.lost] == [2]
-    assert show_session(inspector, session_id, AS_SENT)["calls"][2]["loss"]["tokens"] == summary.lost_tokens
+    assert show_session(inspector, session_id)["calls"][2]["loss"]["tokens"] == summary.lost_tokens
 
 
 def test_a_pause_is_the_cause_if_it_was_longer_than_the_cache_lives() -> None:
@@ -438,7 +435,7 @@ def test_a_pause_is_the_cause_if_it_was_longer_than_the_cache_lives() -> None:
         ],
         gap=400.0,
     )
-    answer = compare_requests(inspector, session_id, 1, 2, AS_SENT)
+    answer = compare_requests(inspector, session_id, 1, 2)
     assert (answer["cause"], answer["reported"]["loss"]["by"]) == ("expired", "expiry")
     assert answer["sentence"].startswith("idle for 7 minutes")
 
@@ -446,7 +443,7 @@ def test_a_pause_is_the_cause_if_it_was_longer_than_the_cache_lives() -> None:
 def test_the_log_of_a_client_is_not_blamed_for_markers_that_it_does_not_hold(tmp_path: Any) -> None:
     inspector = open_logs(write_agent_log(tmp_path))
     parent = next(summary for summary in inspector.sessions.summaries() if not summary.parent)
-    answer = compare_requests(inspector, parent.id, 0, 1, AS_SENT)
+    answer = compare_requests(inspector, parent.id, 0, 1)
     assert answer["cause"] == "none"
     assert answer["reported"]["read"] == 18_000
 
@@ -460,7 +457,7 @@ def test_a_changed_block_is_compared_by_words_with_its_first_byte() -> None:
     inspector, session_id = open_calls(
         [(anthropic_body(3), usage(23_000), SAID, 200), (changed, usage(23_000), SAID, 200)]
     )
-    answer = compare_requests(inspector, session_id, 0, 1, AS_SENT)
+    answer = compare_requests(inspector, session_id, 0, 1)
     assert answer["shared"] == 1  # the system text
     row = answer["rows"][0]
     assert row["operation"] == "changed"

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from lamina.errors import BadInput
-from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.request_views import show_request
 from lamina.inspector.search import read_filters, search_places
 from lamina.inspector.segment_views import show_segment
@@ -41,9 +40,9 @@ def test_a_place_is_the_first_request_that_has_the_words(logs: Inspector) -> Non
     assert (place["words"], place["role"], place["tool"]) == ("step_2_399", "tool", "read_file")
     assert place["path"] == "src/part_2.py"
     assert place["before"].endswith("def")
-    shown = show_request(logs, place["session"], place["request"], BuildSettings())
+    shown = show_request(logs, place["session"], place["request"])
     assert place["ref"] in {entry["ref"] for entry in shown["entries"]}
-    earlier = show_request(logs, place["session"], place["request"] - 1, BuildSettings())
+    earlier = show_request(logs, place["session"], place["request"] - 1)
     assert place["ref"] not in {entry["ref"] for entry in earlier["entries"]}
 
 
@@ -85,11 +84,11 @@ def test_an_answer_that_no_request_has_is_found_with_its_request(logs: Inspector
 def test_what_a_cut_left_out_is_found_and_said_to_be_out_of_sight(recorded: Inspector) -> None:
     hidden = find(recorded, '"Parcel 8 stopped at office 801"')[0]
     assert not hidden["in_sight"]
-    segment = show_segment(recorded, hidden["session"], hidden["request"], hidden["ref"], BuildSettings())
+    segment = show_segment(recorded, hidden["session"], hidden["request"], hidden["ref"])
     assert "Parcel 8 stopped at office 801" in segment["sent"]
     assert [change["form"] for change in segment["history"]] == ["FULL"]
     last = recorded.sessions.get(hidden["session"]).summary.calls - 1
-    later = show_segment(recorded, hidden["session"], last, hidden["ref"], BuildSettings())
+    later = show_segment(recorded, hidden["session"], last, hidden["ref"])
     assert later["arrived"] == hidden["request"]
     assert [change["form"] for change in later["history"]][-1] == later["form"] != "FULL"
     assert find(recorded, '"Parcel 8 stopped at office 801"', sight="in") == []

@@ -66,11 +66,10 @@ def test_every_view_has_a_json_twin(server: Server) -> None:
     ref = request["entries"][0]["ref"]
     for path in (
         f"session/{session_id}",
-        f"request/{session_id}/3?policy=lamina&window=12000",
+        f"request/{session_id}/3?rules=anthropic",
         f"segment/{session_id}/3/{ref}",
         f"text/{session_id}/3/{ref}",
         f"compare/{session_id}/2/3",
-        f"whatif/{session_id}?window=12000",
         f"visible/{session_id}?text=def",
         f"export/{session_id}/3",
         "state",

@@ -15,7 +15,6 @@ from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import read_record
 from lamina.gateway.account import GatewayAccount
 from lamina.inspector import views
-from lamina.inspector.built_values import BuildSettings
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.runs import replay
 from lamina.replay.traces.recorded_conversations import make_trace, read_recorded
@@ -78,7 +77,7 @@ def test_inspector_tail_closing_lines_and_replay_agree_to_the_cent(dialect: str,
     record = ask(read_one)
     inspector = open_inspector(ask, WORKSPACE)
     summary = inspector.sessions.summaries()[0]
-    strip = views.show_session(inspector, summary.id, BuildSettings())
+    strip = views.show_session(inspector, summary.id)
     account = GatewayAccount()
     printed = StringIO()
     printer = _Printer(printed)

@@ -21,7 +21,7 @@ from lamina.core.values import Part, Segment, Text, Thinking, ToolCall
 from lamina.errors import BadInput, LaminaError
 from lamina.fitting.recalls import TURN_FIELDS
 from lamina.inspector.building import KEEP_ALL, find_call
-from lamina.inspector.built_values import BuildSettings, BuiltSession
+from lamina.inspector.built_values import BuiltSession
 from lamina.inspector.segment_texts import join_texts
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.views import Inspector, Json
@@ -73,13 +73,13 @@ _DIAGNOSES = (("diagnostics", "cache_miss_reason"), ("prompt_cache_diagnostics",
 """Where the APIs of Anthropic and OpenAI say themselves why a cache missed, if the client asked them to."""
 
 
-def show_body(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> Json:
+def show_body(inspector: Inspector, session_id: str, number: int) -> Json:
     """The body that was sent, or would be: as text, and in sections.
 
     `client` is the size of the body that the client wrote. It is None if lamina changed nothing, or if the
     client's body was not recorded.
     """
-    built = inspector.built(session_id, settings)
+    built = inspector.built(session_id)
     request = inspector.builder.build_with_body(built, number).request
     text = msgspec.json.encode(request)
     client_size = None
@@ -265,9 +265,9 @@ def show_answer(built: BuiltSession, number: int) -> Json | None:
     }
 
 
-def show_raw_answer(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> Json:
+def show_raw_answer(inspector: Inspector, session_id: str, number: int) -> Json:
     """The bytes of an answer as they came, unpacked: the JSON, or the events of the stream."""
-    built = inspector.built(session_id, settings)
+    built = inspector.built(session_id)
     find_call(built, number)
     answer = None
     body = None

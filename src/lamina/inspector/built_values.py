@@ -1,4 +1,4 @@
-"""A session as it was built: its settings, its calls, and the form of each segment over time. Values only."""
+"""A session as it was sent: its calls, their sizes and costs, and what is drawn of them. Values only."""
 
 from __future__ import annotations
 
@@ -12,52 +12,17 @@ from lamina.conversations.lost_caches import LostCache
 from lamina.conversations.record import CutNote, is_compaction
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Ledger, Ref, RequestHead
+from lamina.core.values import Entry, Ref
 from lamina.errors import BadInput
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.inspector.sent_conversations import SentConversation
-from lamina.replay.model_calls import CHAT, ModelCall
-
-AS_RECORDED = "recorded"
-
-LAMINA = "lamina"
-
-POLICIES = {
-    AS_RECORDED: "as it was sent",
-    LAMINA: "as lamina would have sent it",
-}
-
-_RESERVED_PART = 8
-"""One part in so many of the window is kept for the answer, as in the lab."""
-
+from lamina.replay.model_calls import CHAT
 
 MOST_DIGITS = 15
 """Digits of a number in an address: more than any count of tokens, requests or days has."""
 
 MOST_SHOWN = 40
 """Characters of a wrong word that its error quotes."""
-
-
-class BuildSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Under what the session is built. `window` 0 is that of its model, `rules` "" those of its model."""
-
-    policy: str = AS_RECORDED
-    window: int = 0
-    rules: str = ""
-
-    @property
-    def changes_requests(self) -> bool:
-        """Whether other requests are sent than those that were recorded."""
-        return self.policy != AS_RECORDED
-
-
-def read_settings(query: Mapping[str, str]) -> BuildSettings:
-    """Settings from the words of an address. A word that is not a number raises BadInput."""
-    return BuildSettings(
-        policy=query.get("policy") or AS_RECORDED,
-        window=read_whole(query, "window") or 0,
-        rules=query.get("rules", ""),
-    )
 
 
 def read_whole(query: Mapping[str, str], name: str, *, hint: str = "give a whole number") -> int | None:
@@ -80,23 +45,6 @@ def parse_whole(word: str, name: str, *, hint: str) -> int:
     return int(word)
 
 
-def make_budget(settings: BuildSettings, window_of_model: int, *, unrecorded: int = 0) -> Budget | None:
-    """The budget of these settings; None if everything is sent as it was recorded.
-
-    What the records do not have takes room, too, and so it is part of the reserve.
-    """
-    if settings.policy == AS_RECORDED:
-        return None
-    if settings.policy != LAMINA:
-        raise BadInput(
-            f"there is no policy {settings.policy!r}",
-            place="policy",
-            hint=f"use one of {', '.join(POLICIES)}",
-        )
-    window = settings.window or window_of_model
-    return Budget(window=window, reserve=window // _RESERVED_PART + unrecorded)
-
-
 def find_rules(name: str, model: str, dialect: str) -> CacheRules:
     if not name:
         return rules_for(model, dialect=dialect)
@@ -117,34 +65,29 @@ class FormChange(msgspec.Struct, frozen=True):
 class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call: its place in the session, its size, what a cache read of it, and what that cost.
 
-    `ledger` is the one before the call. `simulated`: the amounts of the cache are computed from its rules,
-    since the records do not have them. `reported` is the size that the provider reported, None without one.
-    `needed` counts the names that the answer took from earlier context, `visible` those that the request had.
+    `simulated`: the amounts of the cache are computed from its rules, since the records do not have them.
+    `reported` is the size that the provider reported, None without one.
 
     The rest is known of requests that lamina recorded. `follows` is the number of the request that this one
     repeats, and `why` says after which refusal; `recalled`: its answer recalled something, and the next
     request has that. `status` is the HTTP status of its answer. `is_open`: no answer was recorded.
     `cut_number`, `cut_before` and `cut_after` are those of the cut that was made for it. `first` and `last`
-    are the seconds to the first and to the last byte of the answer, 0 where they are not known. `turn` is 0
-    until somebody looks at the request.
+    are the seconds to the first and to the last byte of the answer, 0 where they are not known. `entries`,
+    `left_out`, `layers` and `turn` are not known until somebody looks at the request.
 
     `loss` is what the cache lost, by what was reported of this call and the ones before it.
     """
 
     number: int
-    call: ModelCall
-    at: float | None
-    idle: float
-    ledger: Ledger
-    tokens: int
-    layers: Mapping[str, int]
-    entries: int
-    left_out: int
-    room: int | None
+    at: float | None = None
+    idle: float = 0.0
+    tokens: int = 0
+    layers: Mapping[str, int] = {}
+    entries: int = 0
+    left_out: int = 0
     cut: str = ""
     cut_lowered: int = 0
     continues: bool = True
-    error: str = ""
     read: int = 0
     written: int = 0
     uncached: int = 0
@@ -153,10 +96,7 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     equivalents: float = 0.0
     simulated: bool = True
     reported: int | None = None
-    turn: int = 1
-    miss: str = ""
-    needed: int = 0
-    visible: int = 0
+    turn: int = 0
     follows: int | None = None
     why: str = ""
     recalled: bool = False
@@ -191,8 +131,22 @@ def add_cut(call: BuiltCall, cut: CutNote | None) -> BuiltCall:
     )
 
 
+def turn_of(entries: Sequence[Entry], end: int) -> int:
+    """The turn that a request of so many entries belongs to, counted from 1."""
+    if not end:
+        return 1
+    return max(entries[end - 1].turn, 0) + 1
+
+
+def idle_between(before: float | None, after: float | None) -> float:
+    """Seconds from one call to the next; 0 where a time is not recorded."""
+    if before is None or after is None:
+        return 0.0
+    return max(after - before, 0.0)
+
+
 class BuiltRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One request that somebody looks at: its entries, and the JSON that was or would be sent.
+    """One request that somebody looks at: its entries, and the JSON that was sent.
 
     `note` says what the record does not tell of it. Without `has_reasons`, nobody knows what was left out.
     """
@@ -204,24 +158,18 @@ class BuiltRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class BuiltSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session under some settings, call by call, and the form of each segment over time.
+    """A session call by call, priced by some rules, and the call at which each segment of a log arrived.
 
     `unrecorded` are the tokens of system text and tools that the records do not have, as far as the first
-    reported usage tells. `skipped` is the number of calls of a long session that were not built. `sent` is
-    lamina's own record, if the calls are shown from it, as they were sent; None if they were built anew.
+    reported usage tells. `sent` is lamina's own record, if the session has one.
     """
 
     session: RecordedSession
-    settings: BuildSettings
     rules: CacheRules
-    budget: Budget | None
     counter: Counter
-    head: RequestHead
     calls: tuple[BuiltCall, ...]
-    history: Mapping[Ref, tuple[FormChange, ...]]
-    arrivals: Mapping[Ref, int]
+    arrivals: Mapping[Ref, int] = {}
     unrecorded: int = 0
-    skipped: int = 0
     sent: SentConversation | None = None
 
     @property

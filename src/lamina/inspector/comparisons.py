@@ -1,4 +1,4 @@
-"""Compares two requests, and a session with what other settings would have made of it.
+"""Compares two requests: where and why they part, and what that cost.
 
 Whether a cache was lost, why, and for how much, is what every other view says of the later request. The bytes
 of both requests show where they part.
@@ -18,9 +18,9 @@ from lamina.conversations import lost_caches
 from lamina.conversations.lost_caches import ADVICE, CUT, explain_by_bytes
 from lamina.diagnose.values import Difference
 from lamina.dialects import DIALECTS
-from lamina.inspector.building import build_session, find_call
-from lamina.inspector.built_values import LAMINA, BuildSettings, BuiltCall, BuiltRequest, BuiltSession
-from lamina.inspector.views import Inspector, Json, find_limits, show_call, sum_calls
+from lamina.inspector.building import find_call
+from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
+from lamina.inspector.views import Inspector, Json
 
 MOST_ROWS = 60
 """Rows of differing blocks that the page gets."""
@@ -35,7 +35,7 @@ _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
 
 def compare_requests(
-    inspector: Inspector, session_id: str, before: int, after: int, settings: BuildSettings
+    inspector: Inspector, session_id: str, before: int, after: int, *, rules: str = ""
 ) -> Json:
     """Where and why two requests part, what that costs, and what to do.
 
@@ -43,7 +43,7 @@ def compare_requests(
     them, its own reason is the cause. Blocks are compared one by one, and the words inside of those that
     differ.
     """
-    built = inspector.built(session_id, settings)
+    built = inspector.built(session_id, rules)
     calls = [find_call(built, before), find_call(built, after)]
     built_requests = [inspector.builder.build_with_body(built, number) for number in (before, after)]
     gap = _measure_gap(calls)
@@ -214,43 +214,3 @@ def _show_first_byte(before: Sequence[StreamBlock], after: Sequence[StreamBlock]
         "before": old[at : at + AROUND_BYTE].decode("utf-8", "replace"),
         "after": new[at : at + AROUND_BYTE].decode("utf-8", "replace"),
     }
-
-
-def show_what_if(inspector: Inspector, session_id: str, settings: BuildSettings) -> Json:
-    """The session as it was beside the session under other settings, both priced by the same rules.
-
-    What the provider reported stands apart: it is no simulation. Of a long session only some requests are
-    built, and then the same ones on both sides. A session that lamina recorded is as it was sent on one side,
-    and on the other what the settings make of the client's own history.
-    """
-    other = inspector.built(session_id, msgspec.structs.replace(settings, policy=LAMINA))
-    recorded = inspector.built(session_id, BuildSettings(rules=other.rules.name))
-    reported_dollars = recorded.session.summary.dollars
-    if other.skipped:  # what was reported is of all requests, and only some were built
-        reported_dollars = None
-        if not recorded.is_sent:
-            numbers = [call.number for call in other.calls]
-            recorded = build_session(recorded.session, recorded.settings, numbers=numbers)
-    window = settings.window or recorded.session.window
-    last = other.calls[-1]
-    return {
-        "reported_dollars": reported_dollars,
-        "recorded": sum_calls(recorded.calls),
-        "other": sum_calls(other.calls),
-        "settings": msgspec.to_builtins(other.settings),
-        "limits": find_limits(other),
-        "calls": [show_call(call) for call in other.calls],
-        "skipped": other.skipped,
-        "over_window": sum(call.tokens + other.unrecorded > window for call in recorded.calls),
-        "visible_names": _count_visible_names(other),
-        "last": {"in_full": last.entries, "left_out": last.left_out},
-    }
-
-
-def _count_visible_names(built: BuiltSession) -> Json:
-    """Of the names, paths and numbers that answers took from earlier context: how many stood in the request.
-
-    Everything else could have been recalled.
-    """
-    needed = sum(call.needed for call in built.calls)
-    return {"needed": needed, "visible": sum(call.visible for call in built.calls)}

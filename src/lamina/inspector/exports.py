@@ -16,7 +16,7 @@ import msgspec
 
 from lamina.errors import BadInput
 from lamina.inspector.body_views import show_answer, show_raw_answer
-from lamina.inspector.built_values import BuildSettings, BuiltCall, BuiltSession, RequestSpan, read_span
+from lamina.inspector.built_values import BuiltCall, BuiltSession, RequestSpan, read_span
 from lamina.inspector.one_file import Download, encode_json, write_page
 from lamina.inspector.progress import report_steps
 from lamina.inspector.redaction import Redaction
@@ -36,14 +36,14 @@ _ENDPOINTS = {
 """Where requests of a dialect go. A record does not say where a request went."""
 
 
-def export_request(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> Json:
-    """The request as it was sent, or would be, as JSON."""
-    built = inspector.built(session_id, settings)
+def export_request(inspector: Inspector, session_id: str, number: int) -> Json:
+    """The request as it was sent, as JSON."""
+    built = inspector.built(session_id)
     return inspector.builder.build_with_body(built, number).request
 
 
 def save_session(
-    inspector: Inspector, session_id: str, format_name: str, query: Mapping[str, str], settings: BuildSettings
+    inspector: Inspector, session_id: str, format_name: str, query: Mapping[str, str]
 ) -> Download:
     """A session as a file: `html`, `har` or `json`.
 
@@ -53,7 +53,7 @@ def save_session(
     redaction = None
     if query.get("redact"):
         redaction = Redaction()
-    built = inspector.built(session_id, settings)
+    built = inspector.built(session_id)
     calls = span.select(built.calls)
     if format_name not in _WRITERS:
         raise BadInput(
@@ -111,20 +111,17 @@ def _write_html(export: _SessionExport) -> bytes:
 
 def _write_json(export: _SessionExport) -> bytes:
     """Every request with its usage and what lamina did."""
-    entries = []
-    for call in report_steps(export.calls, "writing requests"):
-        if call.error:
-            continue
-        entries.append(
-            {
-                "number": call.number,
-                "at": _write_moment(call.at),
-                "request": export.body(export.request(call)),
-                "answer": _read_answer(export, call),
-                "usage": _usage(call),
-                "lamina": _remarks(call),
-            }
-        )
+    entries = [
+        {
+            "number": call.number,
+            "at": _write_moment(call.at),
+            "request": export.body(export.request(call)),
+            "answer": _read_answer(export, call),
+            "usage": _usage(call),
+            "lamina": _remarks(call),
+        }
+        for call in report_steps(export.calls, "writing requests")
+    ]
     summary = export.built.session.summary
     session = {"name": summary.name, "model": summary.model, "first_words": export.words(summary.first_words)}
     return encode_json({"session": session, "totals": sum_calls(export.calls), "requests": entries})
@@ -138,13 +135,12 @@ def _read_answer(export: _SessionExport, call: BuiltCall) -> Any:
         return {"status": answer["status"], "error": export.words(answer["error"]), "parts": parts}
     if export.built.is_sent:
         return None
-    return {"parts": [{"sort": "text", "name": "", "text": export.words(call.call.answer)}]}
+    text = export.built.session.conversation.calls[call.number].answer
+    return {"parts": [{"sort": "text", "name": "", "text": export.words(text)}]}
 
 
 def _write_har(export: _SessionExport) -> bytes:
-    entries = [
-        _har_entry(export, call) for call in report_steps(export.calls, "writing requests") if not call.error
-    ]
+    entries = [_har_entry(export, call) for call in report_steps(export.calls, "writing requests")]
     creator = {"name": "lamina", "version": "1"}
     return encode_json({"log": {"version": "1.2", "creator": creator, "entries": entries}})
 
@@ -193,9 +189,7 @@ def _har_response(export: _SessionExport, call: BuiltCall) -> Json:
         if export.redaction is None:  # headers have request ids and the names of organisations
             headers = [{"name": name, "value": value} for name, value in answer["headers"].items()]
         if answer["is_kept"]:
-            raw = show_raw_answer(
-                export.inspector, export.built.session.summary.id, call.number, export.built.settings
-            )
+            raw = show_raw_answer(export.inspector, export.built.session.summary.id, call.number)
             text = export.words(raw["text"])
     try:
         phrase = HTTPStatus(status).phrase

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.inspector.built_values import LAMINA, WHOLE, BuildSettings, RequestSpan
-from lamina.inspector.comparisons import compare_requests, show_what_if
+from lamina.inspector.built_values import WHOLE, RequestSpan
+from lamina.inspector.comparisons import compare_requests
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
@@ -60,9 +60,6 @@ MOST_SEGMENTS = 4_000
 
 MOST_ENTRIES = 300_000
 """Entries of all requests of one session that are in the page; the last requests come first."""
-
-WINDOWS = (32_000, 64_000, 128_000, 200_000)
-"""Windows under which the page holds a session, beside the session as it was."""
 
 # `import { h, number } from "./dom.js";`
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./([a-z]+)\.js\";$", re.MULTILINE)
@@ -129,11 +126,10 @@ def _select_span(inspector: Inspector, session: dict[str, Any], session_id: str,
     """Leave only the requests of a span in the strip, with their sums."""
     if span == WHOLE:
         return
-    calls = span.select(inspector.built(session_id, BuildSettings()).calls)
+    calls = span.select(inspector.built(session_id).calls)
     numbers = {call.number for call in calls}
     session["calls"] = [call for call in session["calls"] if call["number"] in numbers]
     session["totals"] = sum_calls(calls)
-    session["recorded_calls"] = len(calls)
     session["compacted"] = [number for number in session["compacted"] if number in numbers]
     session["lanes"] = []
 
@@ -144,40 +140,34 @@ def _collect_session(inspector: Inspector, session_id: str, span: RequestSpan) -
     Requests share most of their entries, so each entry stands once, in a list of rows. The newest
     requests come first: of a very long session the oldest have no room.
     """
-    settings = BuildSettings()
-    session = show_session(inspector, session_id, settings)
+    session = show_session(inspector, session_id)
     _select_span(inspector, session, session_id, span)
     answers: dict[str, Any] = {
         f"/api/session/{session_id}": session,
-        f"/api/tools/{session_id}": show_tools(inspector, session_id, settings),
+        f"/api/tools/{session_id}": show_tools(inspector, session_id),
     }
     rows: list[dict[str, Any]] = []
     places: dict[str, int] = {}
     texts: dict[str, Any] = {}
-    numbers = [call["number"] for call in session["calls"] if not call["error"]]
+    numbers = [call["number"] for call in session["calls"]]
     numbers_before = [None, *numbers[:-1]]
     entries_left = MOST_ENTRIES
     for before, number in zip(reversed(numbers_before), reversed(numbers), strict=True):
-        request = show_request(inspector, session_id, number, settings)
+        request = show_request(inspector, session_id, number)
         entries_left -= len(request["entries"])
         if entries_left < 0:
             break
         if not texts:  # this is the last request, which has most of the segments
             for entry in request["entries"][:MOST_SEGMENTS]:
-                texts[entry["ref"]] = show_segment(inspector, session_id, number, entry["ref"], settings)
+                texts[entry["ref"]] = show_segment(inspector, session_id, number, entry["ref"])
         request["entries"] = [_share_entry(entry, rows, places) for entry in request["entries"]]
         answers[f"/api/request/{session_id}/{number}"] = request
         if before is not None:
             address = f"/api/compare/{session_id}/{before}/{number}"
             with suppress(BadInput):  # the bodies are not kept, so there is nothing to compare
-                answers[address] = compare_requests(inspector, session_id, before, number, settings)
+                answers[address] = compare_requests(inspector, session_id, before, number)
     answers[f"/rows/{session_id}"] = rows
     answers[f"/texts/{session_id}"] = texts
-    for window in WINDOWS:
-        other = BuildSettings(policy=LAMINA, window=window)
-        address = f"/api/whatif/{session_id}?policy={LAMINA}&window={window}"
-        with suppress(BadInput):  # nor is there anything to build under other settings
-            answers[address] = show_what_if(inspector, session_id, other)
     return answers
 
 

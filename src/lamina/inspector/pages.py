@@ -22,8 +22,8 @@ from lamina.errors import BadInput, LaminaError
 from lamina.inspector import page_cookies
 from lamina.inspector.alternatives import show_alternative, show_choices
 from lamina.inspector.body_views import show_body, show_raw_answer
-from lamina.inspector.built_values import BuildSettings, parse_whole, read_settings, read_whole
-from lamina.inspector.comparisons import compare_requests, show_what_if
+from lamina.inspector.built_values import parse_whole, read_whole
+from lamina.inspector.comparisons import compare_requests
 from lamina.inspector.exports import export_request, save_session
 from lamina.inspector.one_file import FILE_TYPES, Download, encode_json, read_static
 from lamina.inspector.request_views import show_request
@@ -167,48 +167,37 @@ def _open_page(path: str, access: Access) -> PageAnswer:
     return PageAnswer(status=HTTPStatus.SEE_OTHER, headers=headers)
 
 
-View = Callable[[Inspector, list[str], dict[str, str], BuildSettings], Any]
+View = Callable[[Inspector, list[str], dict[str, str]], Any]
 
 _VIEWS: dict[tuple[str, int], View] = {
-    ("sessions", 1): lambda inspector, _, query, __: show_sessions(inspector, rows=_read_rows(query)),
-    ("search", 1): lambda inspector, _, query, __: search_places(
+    ("sessions", 1): lambda inspector, _, query: show_sessions(inspector, rows=_read_rows(query)),
+    ("search", 1): lambda inspector, _, query: search_places(
         inspector, query.get("text", ""), read_filters(query)
     ),
-    ("state", 1): lambda inspector, _, __, ___: {"state": inspector.sessions.state()},
-    ("progress", 2): lambda inspector, words, _, __: _show_progress(inspector, words[1]),
-    ("session", 2): lambda inspector, words, _, settings: show_session(inspector, words[1], settings),
-    ("tools", 2): lambda inspector, words, _, settings: show_tools(inspector, words[1], settings),
-    ("request", 3): lambda inspector, words, _, settings: show_request(
-        inspector, words[1], _read_number(words[2]), settings
+    ("state", 1): lambda inspector, _, __: {"state": inspector.sessions.state()},
+    ("progress", 2): lambda inspector, words, _: _show_progress(inspector, words[1]),
+    ("session", 2): lambda inspector, words, query: show_session(
+        inspector, words[1], rules=query.get("rules", "")
     ),
-    ("segment", 4): lambda inspector, words, _, settings: show_segment(
-        inspector, words[1], _read_number(words[2]), words[3], settings
+    ("tools", 2): lambda inspector, words, _: show_tools(inspector, words[1]),
+    ("request", 3): lambda inspector, words, query: show_request(
+        inspector, words[1], _read_number(words[2]), rules=query.get("rules", "")
     ),
-    ("text", 4): lambda inspector, words, _, settings: show_text(
-        inspector, words[1], _read_number(words[2]), words[3], settings
+    ("segment", 4): lambda inspector, words, _: show_segment(
+        inspector, words[1], _read_number(words[2]), words[3]
     ),
-    ("body", 3): lambda inspector, words, _, settings: show_body(
-        inspector, words[1], _read_number(words[2]), settings
+    ("text", 4): lambda inspector, words, _: show_text(inspector, words[1], _read_number(words[2]), words[3]),
+    ("body", 3): lambda inspector, words, _: show_body(inspector, words[1], _read_number(words[2])),
+    ("answer", 3): lambda inspector, words, _: show_raw_answer(inspector, words[1], _read_number(words[2])),
+    ("compare", 4): lambda inspector, words, query: compare_requests(
+        inspector, words[1], _read_number(words[2]), _read_number(words[3]), rules=query.get("rules", "")
     ),
-    ("answer", 3): lambda inspector, words, _, settings: show_raw_answer(
-        inspector, words[1], _read_number(words[2]), settings
-    ),
-    ("compare", 4): lambda inspector, words, _, settings: compare_requests(
-        inspector, words[1], _read_number(words[2]), _read_number(words[3]), settings
-    ),
-    ("whatif", 2): lambda inspector, words, _, settings: show_what_if(inspector, words[1], settings),
-    ("visible", 2): lambda inspector, words, query, settings: find_visible(
-        inspector, words[1], query.get("text", ""), settings
-    ),
-    ("export", 3): lambda inspector, words, _, settings: export_request(
-        inspector, words[1], _read_number(words[2]), settings
-    ),
-    ("alternatives", 2): lambda inspector, words, _, __: show_choices(inspector, words[1]),
-    ("alternative", 2): lambda inspector, words, query, _: show_alternative(inspector, words[1], query),
-    ("across", 1): lambda inspector, _, query, __: show_across(inspector, query),
-    ("save", 3): lambda inspector, words, query, settings: save_session(
-        inspector, words[1], words[2], query, settings
-    ),
+    ("visible", 2): lambda inspector, words, query: find_visible(inspector, words[1], query.get("text", "")),
+    ("export", 3): lambda inspector, words, _: export_request(inspector, words[1], _read_number(words[2])),
+    ("alternatives", 2): lambda inspector, words, _: show_choices(inspector, words[1]),
+    ("alternative", 2): lambda inspector, words, query: show_alternative(inspector, words[1], query),
+    ("across", 1): lambda inspector, _, query: show_across(inspector, query),
+    ("save", 3): lambda inspector, words, query: save_session(inspector, words[1], words[2], query),
 }
 """Each view under /api: the first word of its path and the number of words."""
 
@@ -225,7 +214,7 @@ def _answer_api(
     if view is None:
         return _problem(HTTPStatus.NOT_FOUND, "there is no such view")
     try:
-        value = view(inspector, words, query, read_settings(query))
+        value = view(inspector, words, query)
     except BadInput as error:
         return _problem(HTTPStatus.BAD_REQUEST, str(error))
     except LaminaError as error:

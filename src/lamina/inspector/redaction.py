@@ -15,8 +15,8 @@ from typing import Any
 _NAMES_OF_VIEWS = frozenset(
     (
         "advice all_rules cache cause columns content_type cut dialect entries form hint id kind lamina layer"
-        " layers list loss miss model name operation order parent policy prices_as_of project recorded"
-        " ref role rules settings sort source state states status stop tools why"
+        " layers list loss miss model name operation order parent prices_as_of project recorded"
+        " ref role rules sort source state states status stop tools why"
     ).split()
 )
 """Fields of the inspector's own views that hold names, and sentences that lamina wrote itself."""

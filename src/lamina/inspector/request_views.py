@@ -20,10 +20,9 @@ from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
 from lamina.inspector.body_views import show_answer
 from lamina.inspector.building import find_call
-from lamina.inspector.built_values import BuildSettings, BuiltCall, BuiltRequest, BuiltSession
+from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession, turn_of
 from lamina.inspector.segment_texts import first_part, join_texts, read_path, write_preview
-from lamina.inspector.views import Inspector, Json, find_limits, show_call
-from lamina.inspector.walk import turn_of
+from lamina.inspector.views import Inspector, Json, show_call
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.policies.lamina_policies import sum_layers
 
@@ -39,21 +38,13 @@ RE_READ = 3
 """A file that was read at least so often is listed."""
 
 
-def show_request(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> Json:
+def show_request(inspector: Inspector, session_id: str, number: int, *, rules: str = "") -> Json:
     """The window map: what was sent, in its order, and beside it what was left out."""
-    built = inspector.built(session_id, settings)
+    built = inspector.built(session_id, rules)
     call = find_call(built, number)
-    if call.error:
-        return {
-            "call": show_call(call),
-            "limits": find_limits(built),
-            "entries": [],
-            "groups": {},
-            "markers": [],
-        }
     built_request = inspector.builder.build_call(built, number)
     envelope = built_request.envelope
-    full_tokens = _full_sizes(inspector, built, number)
+    full_tokens = _estimate_full_sizes(envelope.entries)
     manifest = explain(envelope)
     rows: list[Json] = []
     for entry, row in zip(envelope.entries, manifest.rows, strict=True):
@@ -88,7 +79,6 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
         notes.append(SHOWN_FROM_LOG)
     return {
         "call": show_call(call),
-        "limits": find_limits(built),
         "entries": rows,
         "has_reasons": built_request.has_reasons,
         "tools": manifest.tools,
@@ -122,21 +112,12 @@ def _add_entries(call: BuiltCall, envelope: Envelope) -> BuiltCall:
     )
 
 
-def _full_sizes(inspector: Inspector, built: BuiltSession, number: int) -> dict[str, int]:
-    """Tokens of each segment in full, by ref.
-
-    Of a session that lamina recorded, what was not sent is not counted: it may be millions of tokens. Its
-    size is estimated, by the tokens for each character of what was sent.
-    """
-    if built.is_sent:
-        return _estimate_full_sizes(inspector.builder.build_call(built, number).envelope.entries)
-    if built.budget is None:
-        return {}
-    envelope = inspector.builder.build_in_full(built, number).envelope
-    return {str(entry.ref): entry.tokens for entry in envelope.entries}
-
-
 def _estimate_full_sizes(entries: Sequence[Entry]) -> dict[str, int]:
+    """Tokens in full of each segment that was shortened or left out, by ref.
+
+    It may be millions of tokens, so they are not counted: they are estimated by the tokens for each character
+    of what was sent.
+    """
     lowered_entries: list[Entry] = []
     characters = 0
     tokens = 0

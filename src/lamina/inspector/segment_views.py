@@ -14,7 +14,7 @@ from lamina.core.hashing import handle
 from lamina.core.values import Entry, Form, Image, Part, ToolResult
 from lamina.core.wording import describe_segment
 from lamina.errors import BadInput
-from lamina.inspector.built_values import BuildSettings, BuiltSession, FormChange
+from lamina.inspector.built_values import BuiltSession, FormChange
 from lamina.inspector.request_views import find_subjects
 from lamina.inspector.segment_texts import join_texts
 from lamina.inspector.views import Inspector, Json
@@ -32,14 +32,12 @@ _IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
 """Images that a browser draws without running anything: no SVG."""
 
 
-def show_segment(
-    inspector: Inspector, session_id: str, number: int, ref: str, settings: BuildSettings
-) -> Json:
+def show_segment(inspector: Inspector, session_id: str, number: int, ref: str) -> Json:
     """One segment of a request: as sent, in full, how the two differ, why, and its form over the session.
 
     Long texts are clipped. What lamina wrote itself has no other text than the one that is sent.
     """
-    built = inspector.built(session_id, settings)
+    built = inspector.built(session_id)
     envelope = inspector.builder.build_call(built, number).envelope
     entry = _find_entry(envelope, ref)
     sent = join_texts(entry.parts)
@@ -82,13 +80,13 @@ def list_changes(
 ) -> Sequence[FormChange]:
     """The forms of a segment over the session, until this request if lamina recorded it."""
     if built.sent is None:
-        return built.history.get(entry.ref, ())
+        return (FormChange(built.arrivals.get(entry.ref, number), entry.form.name, entry.why),)
     return inspector.builder.find_history(built.sent).list_changes(entry.ref, number)
 
 
-def show_text(inspector: Inspector, session_id: str, number: int, ref: str, settings: BuildSettings) -> Json:
+def show_text(inspector: Inspector, session_id: str, number: int, ref: str) -> Json:
     """A segment as sent and in full, however long it is."""
-    built = inspector.built(session_id, settings)
+    built = inspector.built(session_id)
     entry = _find_entry(inspector.builder.build_call(built, number).envelope, ref)
     sent = join_texts(entry.parts)
     original = join_texts(entry.segment.parts)

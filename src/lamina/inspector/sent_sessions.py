@@ -23,20 +23,17 @@ from lamina.conversations.body_places import (
 from lamina.conversations.costs import is_refused, price_call, tally_usage
 from lamina.conversations.lost_caches import NOT_CACHED, LostCache, compare_requests, explain_by_bytes
 from lamina.conversations.record import ConversationRecord, RecordedCall
-from lamina.core.values import Ledger, RequestHead
 from lamina.diagnose.values import Difference
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput
 from lamina.fitting.recalls import TURN_FIELDS, read_turns
-from lamina.inspector.built_values import BuildSettings, BuiltCall, BuiltSession, add_cut, find_rules
+from lamina.inspector.built_values import BuiltCall, BuiltSession, add_cut, find_rules, idle_between
 from lamina.inspector.progress import report_steps
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
-from lamina.inspector.walk import idle_between
 from lamina.models.counters.openai import o200k
-from lamina.replay.model_calls import ModelCall
 from lamina.replay.outcomes import input_equivalents
 from lamina.replay.traces.recorded_conversations import decode_body
 
@@ -44,10 +41,10 @@ IN_FLIGHT = "no answer was recorded: it was in flight when lamina ended, or stil
 
 
 def list_sent_calls(
-    session: RecordedSession, conversation: SentConversation, settings: BuildSettings
+    session: RecordedSession, conversation: SentConversation, rules_name: str
 ) -> BuiltSession:
     """Every recorded request of a conversation, in the order in which they were sent."""
-    rules = find_rules(settings.rules, conversation.model, conversation.dialect)
+    rules = find_rules(rules_name, conversation.model, conversation.dialect)
     continuations = Continuations(conversation.record)
     losses = conversation.find_losses()
     calls: list[BuiltCall] = []
@@ -67,14 +64,9 @@ def list_sent_calls(
         previous = call
     return BuiltSession(
         session=session,
-        settings=settings,
         rules=rules,
-        budget=None,
         counter=o200k(),
-        head=RequestHead(),
         calls=tuple(calls),
-        history={},
-        arrivals={},
         sent=conversation,
     )
 
@@ -83,23 +75,13 @@ def _measure(conversation: SentConversation, number: int, rules: CacheRules) -> 
     """One request: its size, and what was reported and paid for it."""
     call = conversation.calls[number]
     request = call.request
-    at = request.at or None
     usage = _read_usage(call)
     tally = tally_usage(usage)
     reported = usage.input if usage is not NOTHING_REPORTED else None
-    tokens = count_request_tokens(call)
     return BuiltCall(
         number=number,
-        call=ModelCall(end=0, answer="", at=at, sent=tokens, output=usage.output),
-        at=at,
-        idle=0.0,
-        ledger=Ledger(),
-        tokens=tokens,
-        layers={},
-        entries=0,
-        left_out=0,
-        room=None,
-        turn=0,
+        at=request.at or None,
+        tokens=count_request_tokens(call),
         read=tally.read,
         written=tally.written + tally.written_long,
         uncached=tally.uncached,

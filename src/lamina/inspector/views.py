@@ -18,12 +18,12 @@ from lamina.caches import all_rules
 from lamina.core.values import Layer
 from lamina.inspector.alternative_rows import AlternativeRows
 from lamina.inspector.building import SessionBuilder
-from lamina.inspector.built_values import POLICIES, BuildSettings, BuiltCall, BuiltSession
+from lamina.inspector.built_values import BuiltCall, BuiltSession
+from lamina.inspector.logged_sessions import usages_by_call
 from lamina.inspector.progress import AnswerProgress
 from lamina.inspector.recorded_sessions import ListedSession, RecordedSession, StoredSession
 from lamina.inspector.session_figures import FiguresOfSessions
 from lamina.inspector.sessions import Sessions
-from lamina.inspector.walk import usages_by_call
 from lamina.models.facts import AS_OF
 from lamina.replay.account_sums import select_known, sum_fields
 
@@ -43,8 +43,8 @@ class Inspector:
         self.figures = figures or FiguresOfSessions()
         self.alternatives = AlternativeRows()
 
-    def built(self, session_id: str, settings: BuildSettings) -> BuiltSession:
-        return self.builder.build(self.sessions.get(session_id), settings)
+    def built(self, session_id: str, rules: str = "") -> BuiltSession:
+        return self.builder.build(self.sessions.get(session_id), rules)
 
 
 def show_sessions(inspector: Inspector, *, rows: int | None = None) -> Json:
@@ -56,26 +56,20 @@ def show_sessions(inspector: Inspector, *, rows: int | None = None) -> Json:
         "more": len(summaries) - len(listed),
         "problems": [msgspec.to_builtins(problem) for problem in inspector.sessions.problems()],
         "rules": sorted(all_rules()),
-        "policies": POLICIES,
         "prices_as_of": AS_OF,
         "layers": [layer.value for layer in Layer],
     }
 
 
-def show_session(inspector: Inspector, session_id: str, settings: BuildSettings) -> Json:
+def show_session(inspector: Inspector, session_id: str, *, rules: str = "") -> Json:
     """The strip: one bar for each request, with its layers, its cache and its cost."""
-    built = inspector.built(session_id, settings)
-    limits = find_limits(built)
+    built = inspector.built(session_id, rules)
     return {
         "session": msgspec.to_builtins(built.session.summary),
-        "settings": msgspec.to_builtins(settings),
         "rules": built.rules.name,
         "all_rules": sorted(all_rules()),
-        "window": limits["window"],
-        "limits": limits,
+        "window": built.session.window,
         "calls": [show_call(call) for call in built.calls],
-        "recorded_calls": len(built.calls) + built.skipped,
-        "skipped": built.skipped,
         "totals": sum_calls(built.calls),
         "tools": [] if built.is_sent else list(find_tool_use(built)),
         "compacted": find_compacted_calls(built.session),
@@ -96,9 +90,9 @@ def list_relatives(inspector: Inspector, session: RecordedSession) -> Iterator[J
         yield {"id": fork.id, "name": fork.name, "first_words": fork.first_words, "is_parent": False}
 
 
-def show_tools(inspector: Inspector, session_id: str, settings: BuildSettings) -> Json:
+def show_tools(inspector: Inspector, session_id: str) -> Json:
     """The tools of a session. Of a record only this tells them: the client's whole history is read for it."""
-    return {"tools": list(find_tool_use(inspector.built(session_id, settings)))}
+    return {"tools": list(find_tool_use(inspector.built(session_id)))}
 
 
 def show_lane(session: ListedSession) -> Json:
@@ -139,13 +133,8 @@ def find_compacted_calls(session: RecordedSession) -> list[int]:
     return sorted(number for number in numbers if number < calls)  # not one after the last answer
 
 
-_NOT_SHOWN = frozenset(("call", "ledger", "room", "needed", "visible"))
-"""Fields of a call that no view has."""
-
-
 def show_call(call: BuiltCall) -> Json:
-    fields = {name: getattr(call, name) for name in call.__struct_fields__ if name not in _NOT_SHOWN}
-    view: Json = msgspec.to_builtins(fields)
+    view: Json = msgspec.to_builtins(call)
     return view
 
 
@@ -161,7 +150,6 @@ def sum_calls(calls: Sequence[BuiltCall]) -> Json:
         "dollars": _sum_dollars(calls),
         "cuts": sum(bool(call.cut) for call in calls),
         "broken": sum(not call.continues for call in calls),
-        "failed": sum(bool(call.error) for call in calls),
         "refused": sum(call.is_refused for call in calls),
         "open": sum(call.is_open for call in calls),
         "largest": max((call.tokens for call in calls), default=0),
@@ -170,31 +158,11 @@ def sum_calls(calls: Sequence[BuiltCall]) -> Json:
 
 def _sum_dollars(calls: Sequence[BuiltCall]) -> float | None:
     """What the calls cost together; None if one has no price, since a sum of the others would mislead."""
-    sent_calls = [call for call in calls if not call.error and not call.is_open]
+    sent_calls = [call for call in calls if not call.is_open]
     prices = select_known(sent_calls, "dollars")
     if not prices or len(prices) < len(sent_calls):
         return None
     return sum(prices)
-
-
-def find_limits(built: BuiltSession) -> Json:
-    """Room, trigger and target in tokens, as far as the settings have them.
-
-    A session that is shown as it was recorded has no budget, only the window of its model.
-    """
-    limits: Json = {"window": built.session.window, "room": None, "trigger": None, "target": None}
-    budget = built.budget
-    if budget is None:
-        return limits
-    limits["window"] = budget.window
-    rooms = [call.room for call in built.calls if call.room is not None]
-    if not rooms:  # no call could be built
-        return limits
-    limits["room"] = rooms[0]
-    limits["trigger"] = int(rooms[0] * budget.trigger)
-    if budget.target is not None:
-        limits["target"] = int(rooms[0] * budget.target)
-    return limits
 
 
 def find_tool_use(built: BuiltSession) -> Iterator[Json]:

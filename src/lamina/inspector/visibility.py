@@ -9,7 +9,7 @@ from functools import partial
 from lamina.core.values import Entry, Form
 from lamina.core.wording import describe_segment
 from lamina.errors import BadInput
-from lamina.inspector.built_values import BuildSettings, BuiltCall, BuiltSession
+from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.progress import report_steps
 from lamina.inspector.segment_texts import join_texts
 from lamina.inspector.sent_conversations import SentConversation
@@ -24,7 +24,7 @@ _VISIBILITY = ("", "recall", "part", "full")
 """How much of a text a request shows, from nothing to all of it."""
 
 
-def find_visible(inspector: Inspector, session_id: str, text: str, settings: BuildSettings) -> Json:
+def find_visible(inspector: Inspector, session_id: str, text: str) -> Json:
     """At which requests a text was visible, in which form, and where it would have had to be recalled.
 
     Between two cuts requests only grow, so one request of each such run is looked at: its last one. Whether a
@@ -32,7 +32,7 @@ def find_visible(inspector: Inspector, session_id: str, text: str, settings: Bui
     """
     if not text.strip():
         raise BadInput("there is nothing to look for", place="text", hint="give a text or a path")
-    built = inspector.built(session_id, settings)
+    built = inspector.built(session_id)
     search = _Search(built, text.lower())
     turns = [call.turn for call in built.calls]
     if built.sent is not None:
@@ -116,10 +116,7 @@ class _Search:
 
     def _raise_state(self, number: int, state: str) -> None:
         """Several entries may have the text: a request shows as much of it as the best of them."""
-        earlier_state = self.states.get(number)
-        if earlier_state is None:  # a request of a long session that was not built
-            return
-        self.states[number] = max(earlier_state, state, key=_VISIBILITY.index)
+        self.states[number] = max(self.states[number], state, key=_VISIBILITY.index)
 
     def _find(self, entry: Entry) -> str:
         """How much of the text an entry shows; "" if it has nothing to do with it.
@@ -158,14 +155,9 @@ def _visibility(entry: Entry, lowered_text: str) -> str:
 
 
 def find_runs(calls: Sequence[BuiltCall]) -> list[tuple[int, int]]:
-    """The first and the last request of each run in which every request continues the one before it.
-
-    A request that could not be built belongs to no run.
-    """
+    """The first and the last request of each run in which every request continues the one before it."""
     runs: list[tuple[int, int]] = []
     for call in calls:
-        if call.error:
-            continue
         begins = bool(call.cut) or not call.continues
         if begins or not runs:
             runs.append((call.number, call.number))

@@ -113,19 +113,24 @@ def _sum_dollars(trace: Trace, usages: Sequence[RecordedUsage]) -> float | None:
         return None
     total = 0.0
     for usage in usages:
-        dollars = price_tally(
-            tally_recorded(usage),
-            usage.model or trace.model,
-            output=usage.output,
-            dialect=trace.dialect,
-            at=usage.at,
-            tier=usage.tier,
-        )
+        dollars = price_recorded(usage, trace)
         # a sum without some of its calls would look like a cheap session
         if dollars is None:
             return None
         total += dollars
     return total
+
+
+def price_recorded(usage: RecordedUsage, trace: Trace) -> float | None:
+    """What one call cost, at the price of its time; None if its model has none."""
+    return price_tally(
+        tally_recorded(usage),
+        usage.model or trace.model,
+        output=usage.output,
+        dialect=trace.dialect,
+        at=usage.at,
+        tier=usage.tier,
+    )
 
 
 def tally_recorded(usage: RecordedUsage) -> Tally:

@@ -1,7 +1,7 @@
 // The address of a view: everything that is chosen stands behind the # of the page, so that it can be sent on.
 import { withQuestionMark } from "./dom.js";
 
-export const SETTINGS = ["policy", "window", "rules"];
+export const SETTINGS = ["rules"];
 
 const CHOICES = ["before", "text", "search", "by", "from", "to", "find"];
 const KNOWN = new Set([...SETTINGS, ...CHOICES, "view", "tab", "sort"]);

@@ -2,24 +2,21 @@
 import { get, isSaved, makeAddress } from "./api.js";
 import { go } from "./address.js";
 import { button, downloadButton, h, money, number, plural, replace, say, tokens } from "./dom.js";
-import { drawWhatIf } from "./questions.js";
 
 const NAMES = ["policy", "window", "model", "rules"];
 const rowsOfSessions = new Map(); // computed rows, by the address they were asked under
 
-export async function drawAlternatives(shown) {
+export async function drawAlternatives({ body, address }) {
   if (isSaved) {
-    await drawWhatIf(shown);
+    replace(body, h("h2", {}, "What if?"), h("p", {}, "This file holds no other settings. Open the session with lamina inspect."));
     return;
   }
-  const { body, address } = shown;
-  const detail = h("div", { class: "what-if-detail" });
   const table = h("section", { class: "what-if" });
-  replace(body, table, detail);
+  replace(body, table);
   const choices = await get(`alternatives/${address.session}`);
   if (!table.isConnected) return;
   if (choices.can_build) drawTable(table, choices, address);
-  await drawWhatIf({ ...shown, body: detail });
+  else replace(table, h("h2", {}, "What if?"), h("p", { class: "empty" }, "The texts of this session are not kept, so it cannot be sent again under other settings."));
 }
 
 function drawTable(section, choices, address) {

@@ -56,11 +56,6 @@ export function makeAddress(path, values = {}) {
   return `api/${path}${withQuestionMark(query)}`;
 }
 
-// What a saved page holds of a view: "whatif" may be there for some windows only.
-export function isInSaved(path, settings) {
-  return saved !== null && `/${makeAddress(path, settings)}` in saved;
-}
-
 function readSaved(path, address, words) {
   const [kind, session, , ref] = path.split("/");
   if (kind === "segment") return findSavedText(saved, session, decodeURIComponent(ref));

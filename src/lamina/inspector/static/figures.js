@@ -1,7 +1,7 @@
 // The figures of a session on one line, and the settings under which it is shown.
 import { isSaved } from "./api.js";
 import { go } from "./address.js";
-import { button, h, money, number, percent, plural, tokens } from "./dom.js";
+import { h, money, number, percent, tokens } from "./dom.js";
 import { isLost } from "./strip.js";
 
 // Each figure is a value and what it is a value of: "$1.20 as reported", "2 cuts". Of a span, the figures are its own.
@@ -14,10 +14,9 @@ export function makeFigures(session, chosen = null) {
   const cuts = count((call) => call.cut) + (chosen ? 0 : session.compacted.length);
   const lost = count(isLost);
   const errors = count((call) => call.refusal && !call.is_open);
-  const failed = count((call) => call.error);
   const largest = calls.reduce((most, call) => Math.max(most, call.tokens), 0);
-  const isPriced = calls.every((call) => call.dollars !== null || call.error || call.is_open) && calls.some((call) => call.dollars !== null);
-  const requests = chosen ? calls.length : session.recorded_calls;
+  const isPriced = calls.every((call) => call.dollars !== null || call.is_open) && calls.some((call) => call.dollars !== null);
+  const requests = chosen ? calls.length : session.calls.length;
   const figures = [
     [money(isPriced ? sum("dollars") : null), describeSource(session, isSimulated)],
     [number(requests), `${requests === 1 ? "request" : "requests"}${chosen ? `, from ${chosen.from + 1} to ${chosen.to + 1}` : ""}`],
@@ -27,7 +26,6 @@ export function makeFigures(session, chosen = null) {
     [number(lost), lost === 1 ? "lost cache" : "lost caches", lost > 0],
   ];
   if (errors) figures.push([number(errors), errors === 1 ? "error" : "errors", true]);
-  if (failed) figures.push([number(failed), "too large", true]);
   if (session.lanes.length) figures.push([number(session.lanes.length), session.lanes.length === 1 ? "sub-agent" : "sub-agents"]);
   const item = ([value, words, isBad]) => h("li", {}, h("strong", { class: isBad ? "bad" : null }, value), ` ${words}`);
   return h("ul", { class: "figure-line", "aria-label": "Figures of this session" }, figures.map(item), isSaved ? null : session.relatives.map(linkRelative));
@@ -47,7 +45,6 @@ function describeSource(session, isSimulated) {
 export function describeFacts(session) {
   const summary = session.session;
   const facts = [summary.project, summary.source, summary.model || "model not recorded", `cache rules of ${session.rules}`];
-  if (session.skipped) facts.push(`a long session: ${plural(session.calls.length, "request")} of it were built`);
   if (!session.head_recorded) {
     const size = session.unrecorded ? `, about ${tokens(session.unrecorded)} tokens` : "";
     facts.push(`system text and tools not recorded${size}`);
@@ -56,22 +53,13 @@ export function describeFacts(session) {
 }
 
 export function makeSettings(session, address) {
-  if (isSaved) return h("p", { class: "faint" }, "A saved page: other settings need lamina inspect.");
-  const settings = address.settings;
-  const isLamina = settings.policy === "lamina";
-  const change = (name) => (event) => go({ settings: { ...settings, [name]: event.target.value }, segment: null });
-  const choosePolicy = (policy) => () => go({ settings: { ...settings, policy }, segment: null });
-  const option = (name) => h("option", { value: name, selected: name === settings.rules }, name || "of its model");
+  if (isSaved) return h("p", { class: "faint" }, "A saved page: other cache rules need lamina inspect.");
+  const { rules } = address.settings;
+  const option = (name) => h("option", { value: name, selected: name === rules }, name || "of its model");
+  const choose = (event) => go({ settings: { rules: event.target.value }, segment: null });
   return h(
     "form",
     { class: "controls", onsubmit: (event) => event.preventDefault() },
-    h(
-      "div",
-      { class: "switch", role: "group", "aria-label": "What to show" },
-      button("As recorded", choosePolicy(""), { "aria-pressed": String(!isLamina) }),
-      button("Under lamina", choosePolicy("lamina"), { "aria-pressed": String(isLamina) }),
-    ),
-    isLamina && h("label", {}, "window", h("input", { type: "number", min: "1000", step: "1000", value: settings.window || String(session.window), onchange: change("window") })),
-    h("label", {}, "cache rules", h("select", { onchange: change("rules") }, ["", ...session.all_rules].map(option))),
+    h("label", {}, "cache rules", h("select", { onchange: choose }, ["", ...session.all_rules].map(option))),
   );
 }

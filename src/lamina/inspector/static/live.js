@@ -41,8 +41,7 @@ export function findNotices(session, lastNumber) {
     if (call.cut) notices.push(`Request ${call.number + 1}: lamina made a cut (${call.cut}).`);
   }
   const last = added[added.length - 1];
-  const limit = session.limits.trigger || session.window;
-  if (last && !last.cut && last.tokens > NEAR * limit) notices.push(`A cut is near: request ${last.number + 1} takes ${percent(last.tokens, session.window)} of the window.`);
+  if (last && !last.cut && last.tokens > NEAR * session.window) notices.push(`A cut is near: request ${last.number + 1} takes ${percent(last.tokens, session.window)} of the window.`);
   return notices;
 }
 

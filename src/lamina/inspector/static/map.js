@@ -18,10 +18,7 @@ export function makeMap(request, { selected, onSelect }) {
   const fixedTotal = fixed.reduce((sum, [, amount]) => sum + amount, 0);
   const total = sent.reduce((sum, entry) => sum + entry.tokens, 0) + fixedTotal;
   const ghostTotal = ghosts.reduce((sum, entry) => sum + entry.full_tokens - entry.tokens, 0);
-  const limits = request.limits;
-  const room = limits.room || total;
-  const whole = Math.max(limits.room ? limits.window : total, total);
-  const scale = HEIGHT / Math.max(whole, ghostTotal, 1);
+  const scale = HEIGHT / Math.max(total, ghostTotal, 1);
   const words = `${number(total)} tokens in ${sent.length} entries; ${number(ghostTotal)} tokens were left out. The list beside it names them.`;
   const canvas = h("canvas", { class: "map", role: "img", "aria-label": words });
   const ratio = globalThis.devicePixelRatio || 1;
@@ -63,7 +60,6 @@ export function makeMap(request, { selected, onSelect }) {
     }
     painted.end();
     if (outlined) outline(pen, LEFT - 1, outlined.y, WIDTH + 2, outlined.height, colours.ink);
-    if (limits.room) drawFree(pen, y, room - total, whole - room, scale, colours);
     drawGhosts(pen, ghosts, scale, current, boxes, colours);
     drawMarkers(pen, request.markers || [], scale, colours);
   }
@@ -129,21 +125,6 @@ function drawEntry(pen, entry, y, height, { line, paper }) {
     pen.fillStyle = paper;
     pen.fillRect(LEFT, y + height - 0.5, WIDTH, 0.5);
   }
-}
-
-// What is free, and below it what is reserved for the answer.
-function drawFree(pen, y, free, reserve, scale, { line, faint }) {
-  pen.strokeStyle = line;
-  pen.fillStyle = faint;
-  pen.setLineDash([3, 3]);
-  const height = Math.max(free * scale, 0);
-  if (height > 2) pen.strokeRect(LEFT + 0.5, y + 0.5, WIDTH - 1, height - 1);
-  if (height > 16) pen.fillText(`${tokens(free)} free`, LEFT + 8, y + height / 2 + 4);
-  const rest = reserve * scale;
-  pen.setLineDash([1, 3]);
-  if (rest > 2) pen.strokeRect(LEFT + 0.5, y + height + 0.5, WIDTH - 1, rest - 2);
-  if (rest > 14) pen.fillText(`${tokens(reserve)} reserved`, LEFT + 8, y + height + rest / 2 + 3);
-  pen.setLineDash([]);
 }
 
 function drawGhosts(pen, ghosts, scale, current, boxes, { ink }) {

@@ -1,11 +1,8 @@
-// The other views of a session: compare two requests, what if, was it visible, and totals.
-import { get, isInSaved, isSaved } from "./api.js";
-import { go, readAddress } from "./address.js";
-import { button, downloadButton, h, money, number, percent, plural, replace, span, tokens } from "./dom.js";
+// The other views of a session: compare two requests, was it visible, and totals.
+import { get } from "./api.js";
+import { go } from "./address.js";
+import { button, downloadButton, h, money, number, plural, replace, span, tokens } from "./dom.js";
 import { SEEN } from "./colours.js";
-import { makeStrip } from "./strip.js";
-
-const WINDOWS = [32000, 64000, 128000, 200000];
 
 function head(title, words, ...rest) {
   return h("div", { class: "request-head" }, h("h2", {}, title), words ? h("p", {}, words) : null, rest);
@@ -24,7 +21,7 @@ export async function drawCompare({ body, session, address }) {
   const before = address.before === null ? previous : Number(address.before);
   const answer = await get(`compare/${address.session}/${before}/${after}`, address.settings);
   const choose = (name, value, apply) =>
-    h("label", {}, name, h("input", { type: "number", min: "1", max: String(session.recorded_calls), value: String(value + 1), onchange: (event) => apply(Number(event.target.value) - 1) }));
+    h("label", {}, name, h("input", { type: "number", min: "1", max: String(session.calls.length), value: String(value + 1), onchange: (event) => apply(Number(event.target.value) - 1) }));
   replace(
     body,
     head(
@@ -129,83 +126,6 @@ function describeCost(earlier, later) {
 }
 
 const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1).replace(/\.$/, "");
-
-// What if.
-
-export async function drawWhatIf({ body, session, address }) {
-  const settings = { ...address.settings, policy: "lamina" };
-  const path = `whatif/${address.session}`;
-  const windows = WINDOWS.filter((window) => !isSaved || isInSaved(path, { ...emptied(settings), window: String(window) }));
-  if (isSaved && !isInSaved(path, settings)) {
-    const words = windows.length ? "This file holds the session under a few windows. Choose one." : "This file holds no other settings. Open the session with lamina inspect.";
-    replace(body, head("What if?", words, makePresets(windows, settings)));
-    return;
-  }
-  const answer = await get(path, settings);
-  const isAt = answer.limits.window;
-  replace(
-    body,
-    head("What if?", "The recorded conversation is built again under these settings, and both sides are priced by the same cache rules. Nothing is sent. The menu of the session has other windows.", makePresets(windows, settings, isAt)),
-    answer.skipped ? h("p", { class: "faint" }, `The session is long: ${plural(answer.calls.length, "request")} of ${number(session.recorded_calls)} were built, on both sides.`) : null,
-    showFigures(answer),
-    showOther(session, answer, settings),
-  );
-}
-
-const emptied = (settings) => ({ ...Object.fromEntries(Object.keys(settings).map((name) => [name, ""])), policy: "lamina" });
-
-function makePresets(windows, settings, chosen) {
-  const preset = (window) =>
-    button(`${window / 1000}k`, () => go({ settings: { ...settings, window: String(window) } }), { class: "chip", "data-window": String(window), "aria-pressed": String(window === chosen) });
-  return h("div", { class: "chips", role: "group", "aria-label": "A window" }, h("span", { class: "faint" }, "window"), windows.map(preset));
-}
-
-function showFigures(answer) {
-  const { recorded, other } = answer;
-  const names = answer.visible_names;
-  const recall = names.needed ? `${percent(names.visible, names.needed)} visible, the rest by recall` : "–";
-  const rows = [
-    ["Cost", money(recorded.dollars), money(other.dollars), change(recorded.dollars, other.dollars)],
-    ["Tokens sent", tokens(recorded.sent), tokens(other.sent), change(recorded.sent, other.sent)],
-    ["Read from the cache", tokens(recorded.read), tokens(other.read), ""],
-    ["Largest request", tokens(recorded.largest), tokens(other.largest), change(recorded.largest, other.largest)],
-    ["Cuts", number(recorded.cuts), number(other.cuts), ""],
-    ["Prefix lost", number(recorded.broken), number(other.broken), ""],
-    ["Requests that do not fit", number(answer.over_window), number(other.failed), ""],
-    ["Names that answers used", "all visible", recall, ""],
-  ];
-  if (answer.reported_dollars !== null) rows.splice(1, 0, ["Cost as the provider reported it", money(answer.reported_dollars), "", ""]);
-  const header = ["", "as recorded", "under these settings", "change"];
-  return h(
-    "div",
-    { class: "scroll fit", tabindex: "0", role: "region", "aria-label": "Both sides" },
-    h(
-      "table",
-      { class: "figures", id: "whatif" },
-      h("thead", {}, h("tr", {}, header.map((name, at) => (at ? h("th", { scope: "col", class: "num" }, name) : h("td", {}))))),
-      h("tbody", {}, rows.map(([name, ...cells]) => h("tr", {}, h("th", { scope: "row" }, name), cells.map((cell) => h("td", { class: "num" }, cell))))),
-    ),
-  );
-}
-
-function change(before, after) {
-  if (!before || after === null) return "";
-  const share = Math.round((100 * (after - before)) / before);
-  return share === 0 ? "the same" : `${share > 0 ? "+" : "−"}${Math.abs(share)} %`;
-}
-
-function showOther(session, answer, settings) {
-  const open = (number) => go({ view: "request", request: number, segment: null, settings });
-  const other = { ...session, calls: answer.calls, totals: answer.other, limits: answer.limits };
-  const strip = makeStrip(other, { selected: null, onSelect: open });
-  return h(
-    "figure",
-    { class: "figure" },
-    h("figcaption", {}, "The same session under these settings. Choose a request to see it."),
-    strip.element,
-    h("div", { class: "buttons" }, isSaved ? null : button("Show these requests", () => open(answer.calls[answer.calls.length - 1].number)), downloadButton("what-if", answer)),
-  );
-}
 
 // Was it visible?
 

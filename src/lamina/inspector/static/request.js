@@ -18,12 +18,6 @@ let drawn = null; // the request that is drawn now: selecting a segment of it ch
 
 export async function drawRequest({ body, session, address }) {
   const request = await get(`request/${address.session}/${address.request}`, address.settings);
-  const call = request.call;
-  if (call.error) {
-    drawn = null;
-    replace(body, h("div", { class: "problem" }, h("h2", {}, `Request ${call.number + 1} is not possible`), h("p", {}, call.error)));
-    return;
-  }
   const show = SHOWS.some(([name]) => name === address.own.show) ? address.own.show : "entries";
   if (show !== "entries") {
     drawn = null;
@@ -54,7 +48,7 @@ function makeHead(session, request, address, show, ...more) {
     h(
       "div",
       { class: "head-line" },
-      h("h2", {}, `Request ${request.call.number + 1}`, h("span", { class: "faint" }, ` of ${session.recorded_calls} · ${whenSent(request.call)}`)),
+      h("h2", {}, `Request ${request.call.number + 1}`, h("span", { class: "faint" }, ` of ${session.calls.length} · ${whenSent(request.call)}`)),
       h("div", { class: "switch", role: "group", "aria-label": "How to look at this request" }, switches),
       makeButtons(session, request, address, show),
     ),
@@ -108,7 +102,7 @@ function describeRequest(request, session) {
   const sentences = [`${number(call.tokens)} tokens in ${plural(call.entries, "entry", "entries")}, ${money(call.dollars)}.`];
   const at = session.calls.findIndex((each) => each.number === call.number);
   const before = at > 0 ? session.calls[at - 1] : null;
-  if (before && call.dollars !== null && before.dollars !== null && !before.error) {
+  if (before && call.dollars !== null && before.dollars !== null) {
     const more = call.dollars - before.dollars;
     const isEqual = Math.abs(more) < 0.00005;
     sentences.push(isEqual ? "That is as much as the request before." : `That is ${money(Math.abs(more))} ${more < 0 ? "less" : "more"} than the request before.`);
@@ -116,7 +110,7 @@ function describeRequest(request, session) {
   if (request.unrecorded) {
     sentences.push(`System text and tools are not recorded: about ${tokens(request.unrecorded)} tokens, estimated from the first reported usage.`);
   }
-  if (call.reported !== null && session.settings.policy === "recorded") sentences.push(`The provider reported ${number(call.reported)} tokens.`);
+  if (call.reported !== null) sentences.push(`The provider reported ${number(call.reported)} tokens.`);
   if (call.follows !== null) sentences.push(`lamina sent it by itself after request ${call.follows + 1}: ${call.why || "a recall"}.`);
   if (call.recalled) sentences.push("Its answer recalled something; the next request has what the model asked for.");
   if (call.refusal) sentences.push(call.is_open ? `${call.refusal}.` : `It was refused (${call.status || "no answer"}): ${call.refusal}.`);

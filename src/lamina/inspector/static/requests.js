@@ -92,7 +92,6 @@ function makeRow({ call, lane }, at, { session, current, count, onOpen }) {
 
 function whatHappened(call, session) {
   const words = [];
-  if (call.error) words.push(call.error);
   if (call.refusal) words.push(call.refusal);
   if (call.cut) words.push(`✂ cut: ${call.cut}`);
   if (isLost(call)) words.push(`▼ ${describeLoss(call)}`);

@@ -17,25 +17,37 @@ export function openSavedRequest(saved, path) {
   return { ...request, entries };
 }
 
-// A saved session is shown as it was recorded, so a text is visible from the request on in which it arrives.
+const STATES = ["", "recall", "part", "full"]; // from nothing to all of a text
+const OF_FORMS = { FULL: "full", COMPACT: "part", STUB: "recall", OMITTED: "recall" };
+
+// Where a text is visible: the texts of the segments are in the file once, and their forms with each request.
 export function findVisibleInSaved(saved, session, text) {
   const calls = saved[`/api/session/${session}`].calls;
   const words = text.toLowerCase();
-  const segments = Object.values(saved[`/texts/${session}`] || {});
-  const matches = segments
+  const matches = Object.values(saved[`/texts/${session}`] || {})
     .filter((segment) => segment.original.toLowerCase().includes(words))
     .map(({ ref, what, arrived }) => ({ ref, what, arrived }))
     .sort((one, other) => one.arrived - other.arrived);
-  const first = matches.length ? matches[0].arrived : calls.length;
-  const states = calls.map((call) => (call.number >= first ? "full" : ""));
+  const refs = new Set(matches.map(({ ref }) => ref));
+  const requests = calls.map((call) => saved[`/api/request/${session}/${call.number}`]);
+  const states = requests.map((request) => findState(request, saved[`/rows/${session}`], refs));
   const turns = new Map();
-  calls.forEach((call, at) => turns.set(call.turn, states[at]));
+  requests.forEach((request, at) => turns.set((request || { call: calls[at] }).call.turn, states[at]));
   return {
     text,
     states,
     matches: matches.slice(0, 200),
-    visible: states.filter(Boolean).length,
-    hidden: 0,
+    visible: states.filter((state) => state === "full" || state === "part").length,
+    hidden: states.filter((state) => state === "recall").length,
     turns: [...turns].map(([turn, state]) => ({ turn, state })),
   };
+}
+
+function findState(request, rows, refs) {
+  let most = 0;
+  for (const [at, , form] of request ? request.entries : []) {
+    if (!refs.has(rows[at].ref)) continue;
+    most = Math.max(most, STATES.indexOf(rows[at].own ? "part" : OF_FORMS[form]));
+  }
+  return STATES[most];
 }

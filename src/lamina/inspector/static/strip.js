@@ -175,7 +175,7 @@ const ZOOM_KEYS = { "+": 0.5, "=": 0.5, "-": 2, 0: 0 };
 // A request that lost its cache, other than by a cut that lamina made.
 export function isLost(call) {
   if (call.cut) return false;
-  return Boolean(call.loss && call.loss.by !== "lamina") || (call.simulated && !call.continues);
+  return Boolean(call.loss && call.loss.by !== "lamina");
 }
 
 function nearest(bars, x) {
@@ -192,9 +192,9 @@ function describe(session) {
 
 function barTip(call, session) {
   const lines = [
-    h("strong", {}, `Request ${call.number + 1} of ${session.recorded_calls}`),
+    h("strong", {}, `Request ${call.number + 1} of ${session.calls.length}`),
     h("span", {}, date(call.at)),
-    h("span", {}, call.error ? `failed: ${call.error}` : `${number(call.tokens + session.unrecorded)} tokens, ${money(call.dollars)}`),
+    h("span", {}, `${number(call.tokens + session.unrecorded)} tokens, ${money(call.dollars)}`),
     h("span", {}, `${tokens(call.read)} read · ${tokens(call.written)} written · ${tokens(call.uncached)} paid in full`),
   ];
   if (session.unrecorded) lines.push(h("span", {}, `of them about ${tokens(session.unrecorded)} not recorded`));
@@ -218,7 +218,6 @@ function describeCutCost(loss) {
 
 // "the cache was lost: idle for 7 minutes; 22.8K tokens, $0.08"
 export function describeLoss(call) {
-  if (!call.loss) return `the cache was lost: ${call.miss || "what was sent before has changed"}`;
   return `the cache was lost: ${call.loss.why}; ${priceLoss(call.loss)}`;
 }
 
@@ -252,7 +251,7 @@ function layOut(session, lanes, width, seen) {
     largest = Math.max(largest, call.tokens + session.unrecorded);
     dearest = Math.max(dearest, call.dollars || 0);
   }
-  largest = Math.max(largest, session.limits.room || 0) * 1.04;
+  largest *= 1.04;
   let y = COST_TOP + COST_HEIGHT + (seen ? SEEN_HEIGHT + 6 : 0);
   const dates = y + 14;
   y = dates + 6;
@@ -315,8 +314,6 @@ function* draw(pen, session, layout, seen) {
   if (seen) bars.forEach((bar, at) => drawSeen(pen, bar, seen[at]));
   yield;
   drawEvents(pen, bars, session, colours);
-  drawLimits(pen, session.limits, layout, y, colours);
-  yield;
   drawDates(pen, layout, colours.faint);
   for (const lane of layout.lanes) {
     drawLane(pen, lane, layout, colours);
@@ -370,11 +367,6 @@ function niceStep(amount) {
 }
 
 function drawBar(pen, { call, x, width }, session, { dearest }, y, { bad, faint }) {
-  if (call.error) {
-    pen.fillStyle = bad;
-    pen.fillRect(x, TOP + HEIGHT - 6, width, 6);
-    return;
-  }
   const size = call.tokens + session.unrecorded;
   const all = call.read + call.written + call.uncached;
   let bottom = 0;
@@ -441,23 +433,6 @@ function drawEvents(pen, bars, session, colours) {
     pen.fillText(text, middle - 5, TOP - 8);
     free = middle - 5 + pen.measureText(text).width + 3;
   });
-}
-
-function drawLimits(pen, limits, { bars, end }, y, { ink, faint }) {
-  if (!bars.length) return;
-  for (const [name, amount, dash] of [["at most", limits.room, []], ["trigger", limits.trigger, [6, 3]], ["target", limits.target, [2, 3]]]) {
-    if (!amount) continue;
-    pen.strokeStyle = ink;
-    pen.setLineDash(dash);
-    pen.beginPath();
-    pen.moveTo(LEFT, y(amount));
-    pen.lineTo(end, y(amount));
-    pen.stroke();
-    pen.setLineDash([]);
-    pen.fillStyle = faint;
-    pen.textAlign = "left";
-    pen.fillText(name, LEFT + 4, y(amount) + (name === "trigger" ? 12 : -3));
-  }
 }
 
 // The time of the first and of the last request, and the day after each pause, where there is room for it.
