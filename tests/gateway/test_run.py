@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +29,6 @@ from tests.gateway.running import open_client, run_gateway, settings_for, until
 from tests.gateway.test_conversations import post
 from tests.gateway.test_restart import once_each, post_until_answered, twin_of
 from tests.gateway.upstream_stub import SAID, Stub, run_stub
-from tests.servers.serving import serve_http
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CLIENT = str(Path(__file__).with_name("scripted_client.py"))
@@ -268,7 +264,7 @@ def test_without_a_gateway_the_client_runs_on_its_own_address(tmp_path: Path) ->
     asyncio.run(main())
 
 
-def test_a_gateway_that_runs_already_is_used_and_its_counters_are_told(tmp_path: Path) -> None:
+def test_a_gateway_that_runs_already_is_used(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             run_stub() as stub,
@@ -281,8 +277,7 @@ def test_a_gateway_that_runs_already_is_used_and_its_counters_are_told(tmp_path:
             variables = done.report["variables"]
             assert variables["ANTHROPIC_BASE_URL"] == gateway.url
             assert variables["OPENAI_BASE_URL"] == f"{gateway.url}/v1"
-            assert done.lines[0].startswith("1 request; ")
-            assert done.lines[1].startswith("cost: not known")
+            assert "lamina tail" in done.lines[0]
 
     asyncio.run(main())
 
@@ -294,24 +289,6 @@ def test_a_gateway_that_does_not_start_says_why(tmp_path: Path) -> None:
         pass
 
 
-@contextlib.contextmanager
-def serve_page(page: bytes) -> Iterator[str]:
-    """A server that answers each GET with one page."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(page)))
-            self.end_headers()
-            self.wfile.write(page)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with serve_http(Answer) as url:
-        yield url
-
-
 def test_wrong_input_is_refused_before_anything_starts(tmp_path: Path) -> None:
     assert "there is no client to run" in run("run").err
     assert "there is no program 'no-such-client'" in run("run", "--", "no-such-client").err
@@ -319,11 +296,7 @@ def test_wrong_input_is_refused_before_anything_starts(tmp_path: Path) -> None:
     assert run("run", "--profile", "vllm", "--", sys.executable).code == 2
     refused = run("run", "--gateway", URL, "--", sys.executable, "-c", "pass")
     assert refused.code == 2
-    assert "no gateway answers" in refused.err
-    with serve_page(b"<html>not a gateway</html>") as other_server:
-        refused = run("run", "--gateway", other_server, "--", sys.executable, "-c", "pass")
-    assert refused.code == 2
-    assert "has no counters of a gateway" in refused.err
+    assert "does not answer" in refused.err
     assert run("run", "--settings", tmp_path / "none.toml", "--", sys.executable).code == 2
 
 

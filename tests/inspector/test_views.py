@@ -14,7 +14,6 @@ from lamina.inspector import (
 from lamina.inspector.building import build_call
 from lamina.inspector.built_values import turn_of
 from lamina.inspector.views import Inspector
-from lamina.replay.policies.lamina_policies import sum_layers
 from tests.inspector.recorded import open_inspector, write_session
 
 
@@ -46,7 +45,7 @@ def test_every_request_is_what_explain_says(inspector: Inspector, session_id: st
         assert [entry["tokens"] for entry in shown["entries"]] == [row.tokens for row in manifest.rows]
         assert [entry["why"] for entry in shown["entries"]] == [row.why for row in manifest.rows]
         assert (call.tokens, call.entries) == (manifest.tokens, len(manifest.rows))
-        assert call.layers == sum_layers(envelope.entries)
+        assert call.layers == {layer.value: tokens for layer, tokens in manifest.layers.items()}
         assert call.turn == turn_of(envelope.entries, len(envelope.entries))
         assert sum(shown["groups"]["kind"].values()) == sum(entry["tokens"] for entry in shown["entries"])
 

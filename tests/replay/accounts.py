@@ -5,11 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from lamina.conversations.lost_caches import LostCache
-from lamina.replay.values import Point, ReplayAccount, ReplayOutcome, Reported, UnreadableLine
+from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, UnreadableLine
 
 HOSTILE = '<script>alert("x")</script>&amp;\'"><img src=x onerror=alert(1)>'
 POLICIES = ("none", "drop_oldest", "sliding", "lamina")
-BROKEN = ("", "", "", "a message <b>changed</b>")
 
 
 def account(
@@ -33,24 +32,17 @@ def account(
 
 
 def outcome(random: Random, trace: str, policy: str, window: int, calls: int) -> ReplayOutcome:
-    points, spent = [], 0.0
-    for call in range(calls):
-        layers = {"system": 500, "history": 300 * call, "steps": random.randint(0, 4_000)}
-        tokens = sum(layers.values())
-        spent += tokens * random.uniform(0.1, 1.2)
-        points.append(
-            Point(tokens=tokens, read=tokens // 2, spent=spent, layers=layers, broken=random.choice(BROKEN))
-        )
-    sent, needed = sum(point.tokens for point in points), random.randint(50, 90)
+    sent, needed = sum(2_500 + 300 * call for call in range(calls)), random.randint(50, 90)
+    spent = 0.65 * sent
     visible = random.randint(20, needed)
     return ReplayOutcome(
         trace=trace, source="made up", policy=policy, window=window, rules="anthropic", calls=calls,
-        cuts=random.randint(0, 5), broken=sum(bool(point.broken) for point in points),
+        cuts=random.randint(0, 5), broken=random.randint(0, 3),
         over=3 if policy == "drop_oldest" else 0, sent=sent, read=sent // 2, uncached=sent - sent // 2,
         equivalents=spent, dollars=spent / 200_000, needed=needed, visible=visible,
         recallable=random.randint(visible, needed), recalls=3, recall_equivalents=random.uniform(0, 900),
         recall_dollars=random.uniform(0, 0.01),
-        seconds=0.01 * calls, points=tuple(points),
+        seconds=0.01 * calls,
     )  # fmt: skip
 
 

@@ -120,8 +120,7 @@ def test_a_failed_call_costs_nothing_shows_nothing_and_is_in_nobodys_reach() -> 
 def test_points_add_up_to_the_whole() -> None:
     found = come_of(scripted(sent(0, 1), sent(0, 2, 3), sent(0, 2, 3, 4, 5)), points=True)
     assert [point.tokens for point in found.points] == [20, 30, 50]
-    assert found.points[-1].spent == pytest.approx(found.equivalents)
-    assert [bool(point.broken) for point in found.points] == [False, True, False]
+    assert sum(point.read for point in found.points) == found.read
     assert come_of(find_policy("none")).points == ()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import http.client
 import os
 import shutil
 import signal
@@ -14,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import msgspec
 
+from lamina.cli.doctor_checks import check_upstream
 from lamina.cli.output import tell
 from lamina.cli.serve import (
     add_gateway_options,
@@ -29,7 +28,6 @@ from lamina.cli.serve import (
     settings_path,
 )
 from lamina.cli.stored import hide_password
-from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 
 if TYPE_CHECKING:
@@ -67,7 +65,6 @@ CLIENTS_WITH_LOGS = ("claude", "codex")
 """Clients that keep their sessions where `lamina inspect` looks by itself."""
 
 OVER_SIGNAL = 128
-PATIENCE = 5.0
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
@@ -214,82 +211,17 @@ def _run_pointed(command: tuple[str, ...], url: str, window: int) -> int:
 
 
 def _run_at(url: str, command: tuple[str, ...], arguments: argparse.Namespace) -> int:
-    """Run the client through a gateway that runs already. Its counters say what was added."""
-    before = _read_counters(url)
-    code = _run_pointed(command, url, read_size(arguments))
-    try:
-        after = _read_counters(url)
-    except BadInput as error:
-        tell(f"lamina: {error}")
-        return code
-    added = {name: after[name] - before.get(name, 0) for name in after}
-    requests = sum(amount for name, amount in added.items() if name.startswith("lamina_requests_total{"))
-    read = added.get('lamina_tokens_total{kind="input"}', 0)
-    cached = added.get('lamina_tokens_total{kind="cached"}', 0)
-    output = added.get('lamina_tokens_total{kind="output"}', 0)
-    tokens = f"{read:,.0f} tokens read, {cached:,.0f} of them from the cache, {output:,.0f} answered"
-    if requests and not read:
-        tokens = "no answer reported its tokens"
-    tell(
-        f"lamina: {count_noun(round(requests), 'request')}; {tokens}, with those of other clients of this "
-        "gateway"
-    )
-    reason = "the counters of a gateway do not name models"
-    tell(f"lamina: cost: not known: {reason}")
-    tell(f"lamina: without lamina: not known: {reason}")
-    return code
-
-
-def _read_counters(url: str) -> dict[str, float]:
-    """The counters of a running gateway. Raises BadInput if none answers there."""
+    """Run the client through a gateway that runs already, and keeps the account of all its clients."""
     hint = "start one with lamina serve, or leave --gateway out"
     try:
-        text = _fetch_metrics(url)
-    except (OSError, http.client.HTTPException) as error:
-        raise BadInput(f"no gateway answers at {url}: {error}", place="--gateway", hint=hint) from None
+        line = check_upstream("gateway", url)
     except ValueError:
         raise BadInput(f"{url!r} is not an address", place="--gateway", hint=hint) from None
-    try:
-        return _parse_counters(text)
-    except ValueError:
-        raise BadInput(f"{url} has no counters of a gateway", place="--gateway", hint=hint) from None
-
-
-def _fetch_metrics(url: str) -> str:
-    """What a gateway answers at /metrics. Raises ValueError if the address is none."""
-    parts = urlsplit(url)
-    if not parts.hostname:
-        raise ValueError(url)
-    match parts.scheme:
-        case "http":
-            connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE)
-        case "https":
-            connection = http.client.HTTPSConnection(parts.netloc, timeout=PATIENCE)
-        case _:
-            raise ValueError(url)
-    headers: dict[str, str] = {}
-    token = os.environ.get("LAMINA_GATEWAY_TOKEN", "")
-    if token:
-        headers["x-lamina-token"] = token
-    try:
-        connection.request("GET", "/metrics", headers=headers)
-        answer = connection.getresponse()
-        text = answer.read().decode("utf-8", "replace")
-    finally:
-        connection.close()
-    if answer.status != http.HTTPStatus.OK:
-        raise http.client.HTTPException(f"its status is {answer.status}")
-    return text
-
-
-def _parse_counters(text: str) -> dict[str, float]:
-    """Counters by name, from lines of the Prometheus format, such as `lamina_requests_total 12`."""
-    counters: dict[str, float] = {}
-    for line in text.split("\n"):
-        name, _, value = line.rpartition(" ")
-        if name and not line.startswith("#"):
-            counters[name] = float(value)
-    return counters
+    if line.verdict == "wrong":
+        raise BadInput(line.text, place="--gateway", hint=hint)
+    code = _run_pointed(command, url, read_size(arguments))
+    tell("lamina: what it cost stands with the gateway: lamina tail, where it runs")
+    return code
 
 
 def _run_directly(command: tuple[str, ...], reason: str) -> int:

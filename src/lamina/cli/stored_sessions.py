@@ -15,7 +15,7 @@ from lamina.cli.stored import ask_store, find_gateway_workspace, open_existing, 
 from lamina.conversations.store import read_record
 from lamina.errors import LaminaError
 from lamina.inspector.stored_sessions import StoredSessions
-from lamina.replay.traces import Progress, read_traces
+from lamina.replay.traces import read_traces
 from lamina.replay.traces.lamina_exports import log_to_trace
 from lamina.replay.traces.own_answers import select_own
 from lamina.replay.traces.recorded_conversations import add_reported, list_recorded, read_recorded
@@ -95,15 +95,13 @@ async def _read_conversation(store: Store, workspace: str, name: str) -> Trace |
         return UnreadableLine(place=name, reason=str(error))
 
 
-def read_named_traces(
-    arguments: argparse.Namespace, *, since: float | None = None, progress: Progress | None = None
-) -> Iterator[Trace | UnreadableLine]:
+def read_named_traces(arguments: argparse.Namespace) -> Iterator[Trace | UnreadableLine]:
     """The sessions of the paths and of the store."""
     traces: list[Iterable[Trace | UnreadableLine]] = []
     if arguments.paths:
-        traces.append(read_traces(arguments.paths, progress=progress, since=since))
+        traces.append(read_traces(arguments.paths))
     if arguments.store is not None:
-        traces.append(read_stored_traces(arguments, since=since))
+        traces.append(read_stored_traces(arguments))
     return chain.from_iterable(traces)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
@@ -15,7 +15,7 @@ from lamina.caches.stream import StreamBlock
 from lamina.core.entries import pair_calls
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import explain
-from lamina.core.values import Entry, Form, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Layer, ToolCall, ToolResult
 from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
 from lamina.inspector.body_views import show_answer
@@ -24,7 +24,6 @@ from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession,
 from lamina.inspector.segment_texts import first_part, join_texts, read_path, write_preview
 from lamina.inspector.views import Inspector, Json, show_call
 from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.policies.lamina_policies import sum_layers
 
 _USUAL_SHARE = 0.25
 """Tokens for each character of a request of which nothing was sent in full."""
@@ -70,7 +69,7 @@ def show_request(inspector: Inspector, session_id: str, number: int, *, rules: s
             }
         )
     if built.is_sent:
-        call = _add_entries(call, envelope)
+        call = _add_entries(call, envelope, manifest.layers)
     _mark_cached(rows, call, manifest.tools + built.unrecorded)
     notes = list(manifest.notes)
     if built_request.note:
@@ -93,19 +92,17 @@ def show_request(inspector: Inspector, session_id: str, number: int, *, rules: s
     }
 
 
-def _add_entries(call: BuiltCall, envelope: Envelope) -> BuiltCall:
+def _add_entries(call: BuiltCall, envelope: Envelope, layers: Mapping[Layer, int]) -> BuiltCall:
     """The call with what only its entries tell: how many there are, by layer, and its turn."""
     entries = envelope.entries
     sent_entries = [entry for entry in entries if entry.form is not Form.OMITTED]
     counted = envelope.account.total
     tokens = call.tokens or counted
-    layers = sum_layers(sent_entries)
-    if counted and counted != tokens:  # lamina's own count may differ from the provider's
-        layers = {name: round(amount * tokens / counted) for name, amount in layers.items()}
+    share = tokens / counted if counted else 1.0  # lamina's own count may differ from the provider's
     return msgspec.structs.replace(
         call,
         tokens=tokens,
-        layers=layers,
+        layers={layer.value: round(amount * share) for layer, amount in layers.items()},
         entries=len(sent_entries),
         left_out=len(entries) - len(sent_entries),
         turn=turn_of(entries, len(entries)),

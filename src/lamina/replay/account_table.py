@@ -90,25 +90,23 @@ def _total_as_json(total: Total) -> dict[str, Any]:
     return {**msgspec.to_builtins(total), **figures}
 
 
-def account_text(account: ReplayAccount, *, recorded: bool = True, by: Sequence[str] = ()) -> str:
-    """The account for a terminal; without what was `recorded`, only what each policy would cost.
+def account_text(account: ReplayAccount, *, by: Sequence[str] = ()) -> str:
+    """The account for a terminal.
 
     First the answer, then what `lamina run` would have saved, or a table of policies, then dearer sessions,
     models, the groups that `by` names, and what was skipped.
     """
     lines: list[str] = []
-    if recorded:
-        for line in headline_lines(summarise(account), as_of=account.as_of):
-            lines += wrap_line(line)
-        lines.append("")
+    for line in headline_lines(summarise(account), as_of=account.as_of):
+        lines += wrap_line(line)
+    lines.append("")
     saving = _find_saving(account)
     if saving is not None:
         lines += saving_lines(saving)
-    lines += _policy_lines(account, recorded=recorded)
-    if recorded:
-        lines += _dearer_lines(compare_sessions(account))
-        for name in dict.fromkeys(["model", *by]):
-            lines += _group_lines(account, name)
+    lines += _policy_lines(account)
+    lines += _dearer_lines(compare_sessions(account))
+    for name in dict.fromkeys(["model", *by]):
+        lines += _group_lines(account, name)
     lines += _damaged_lines(account.damaged)
     lines += _foreign_lines(account.foreign)
     return "\n".join(lines).rstrip("\n")
@@ -245,14 +243,14 @@ def describe_setting(setting: ReplaySetting) -> str:
     return f"{window}, {rules}"
 
 
-def _policy_lines(account: ReplayAccount, *, recorded: bool) -> list[str]:
+def _policy_lines(account: ReplayAccount) -> list[str]:
     """One table for each setting, and under the last what its columns mean.
 
     What was recorded is the first row of a table, unless the simulation is far off from it: two scales do not
     stand under each other. A column that says nothing is left out.
     """
     lines: list[str] = []
-    recorded_rows = sum_recorded(account.reported) if recorded else []
+    recorded_rows = sum_recorded(account.reported)
     columns: list[Column] = []
     gaps: list[str] = []
     for setting, totals in group_by_setting(sum_outcomes(account.outcomes)).items():

@@ -18,7 +18,7 @@ from lamina.caches.stream import Stream, StreamBlock
 from lamina.errors import LaminaError
 from lamina.models.facts import model as facts_of
 from lamina.replay.account_sums import sum_fields
-from lamina.replay.policies.port import ReplayPolicy, Setting
+from lamina.replay.policies.port import PolicyRequest, ReplayPolicy, Setting
 from lamina.replay.values import Point, ReplayOutcome, Trace
 from lamina.replay.walk import WalkStep
 
@@ -73,7 +73,7 @@ def evaluate_walk(
         recall_equivalents=recall_cost,
         recall_dollars=recall_dollars or 0.0,
         lowered=max((request.lowered for request in requests), default=0),
-        points=_make_points(steps, tallies, costs) if points else (),
+        points=_make_points(requests, tallies) if points else (),
         **sum_fields(steps, ["needed", "visible", "invalid", "seconds"]),
         **sum_fields(requests, ["lost"]),
         **sum_fields(tallies, ["read", "uncached"]),
@@ -229,27 +229,9 @@ def sum_dollars(
         return None
 
 
-def _make_points(
-    steps: Sequence[WalkStep], tallies: Sequence[Tally], costs: Sequence[float]
-) -> tuple[Point, ...]:
-    """One point for each request that was sent.
-
-    `spent` grows from point to point: it is the cost so far.
-    """
-    points: list[Point] = []
-    spent = 0.0
-    for step, broken in zip(steps, _broken_steps(steps), strict=True):
-        if step.sent is None:
-            continue
-        tally = tallies[len(points)]
-        spent += costs[len(points)]
-        point = Point(
-            tokens=tally.total,
-            read=tally.read,
-            spent=spent,
-            layers=dict(step.sent.layers),
-            cut=step.sent.cut,
-            broken=tally.why if broken else "",
-        )
-        points.append(point)
-    return tuple(points)
+def _make_points(requests: Sequence[PolicyRequest], tallies: Sequence[Tally]) -> tuple[Point, ...]:
+    """One point for each request that was sent."""
+    return tuple(
+        Point(tokens=tally.total, read=tally.read, cut=request.cut)
+        for request, tally in zip(requests, tallies, strict=True)
+    )

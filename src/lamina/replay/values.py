@@ -115,18 +115,11 @@ class UnreadableLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """One model call of an outcome: tokens sent, of them read, input-token equivalents so far, what happened.
-
-    `layers` are the tokens by layer, where the policy tells; `cut` says why there was one, "" without;
-    `broken` that the request did not continue the one before it, and why.
-    """
+    """One model call of an outcome: tokens sent, of them read, and why there was a cut, "" without one."""
 
     tokens: int
     read: int
-    spent: float
-    layers: dict[str, int] = {}
     cut: str = ""
-    broken: str = ""
 
 
 class PolicyFigures(msgspec.Struct, frozen=True, kw_only=True):

@@ -74,13 +74,13 @@ class SearchedTexts:
         self._file_states: dict[str, tuple[int, int]] = {}
         self._chat_counts: dict[str, int] = {}
 
-    async def find(self, query: str, *, most: int = MOST_HITS) -> tuple[list[FoundPassage], list[str]]:
+    async def find(self, query: str) -> tuple[list[FoundPassage], list[str]]:
         """The passages that answer a query best, best first; and notes on what was not searched."""
         if self._index is None:
             self._index = await self._open.enter_async_context(open_index())
         notes = await self._refresh_files(self._index)
         await self._refresh_chats(self._index)
-        hits = await self._index.query(query, most=most)
+        hits = await self._index.query(query, most=MOST_HITS)
         return [_describe_hit(hit) for hit in hits], notes
 
     async def close(self) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments, index_by_name
-from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Preference
+from lamina.core.values import Budget, Form, Ledger, Preference
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.replay.model_calls import CHAT
@@ -43,15 +42,11 @@ class LaminaRun:
         )
         self.ledger = fitted.ledger
         messages = fitted.request["messages"]
-        layers = sum_layers(fitted.envelope.entries)
-        unrecorded = self.setting.message_sizes.unrecorded
-        if unrecorded:
-            layers["tools"] = unrecorded
         cut = fitted.envelope.cut
         if cut is None or not cut.lowered:
-            return PolicyRequest(messages=messages, layers=layers)
+            return PolicyRequest(messages=messages)
         lowered, lost = count_lost(fitted)
-        return PolicyRequest(messages=messages, cut=cut.reason, layers=layers, lowered=lowered, lost=lost)
+        return PolicyRequest(messages=messages, cut=cut.reason, lowered=lowered, lost=lost)
 
 
 def lamina_policy(target: float | None = None, *, prefer: Preference | None = None) -> ReplayPolicy:
@@ -99,14 +94,3 @@ def count_lost(fitted: Fitted) -> tuple[int, int]:
         if name_is_missing or segment is None or segment.parts != entry.segment.parts:
             lost += 1
     return lowered, lost
-
-
-def sum_layers(entries: Sequence[Entry]) -> dict[str, int]:
-    """The tokens of each layer, in the order of the layers.
-
-    A layer that nothing is sent of is left out. What is omitted has no tokens.
-    """
-    sums = dict.fromkeys(Layer, 0)
-    for entry in entries:
-        sums[entry.layer] += entry.tokens
-    return {layer.value: tokens for layer, tokens in sums.items() if tokens}

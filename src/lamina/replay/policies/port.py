@@ -6,7 +6,7 @@ small class. A policy never sees the answer that it will be judged by.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -78,14 +78,13 @@ def make_setting(
 class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The messages that a policy sends. `cut` is the reason if anything was lowered now, else "".
 
-    The rest is for policies that report on themselves. `layers` are tokens by layer, `lowered` the segments
-    that are not sent in full, and `lost` those among them that did not come back when they were recalled.
+    The rest is for policies that report on themselves. `lowered` are the segments that are not sent in full,
+    and `lost` those among them that did not come back when they were recalled.
     `seconds` is the time it took, if that was not spent in this process.
     """
 
     messages: list[Message]
     cut: str = ""
-    layers: Mapping[str, int] = {}
     lowered: int = 0
     lost: int = 0
     seconds: float | None = None
