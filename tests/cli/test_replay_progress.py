@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lamina.cli.replay_progress import ReplayedSessions, ReplaysUntilInterrupted, describe_rest
+from lamina.cli.output import ProgressLine
+from lamina.cli.replay_progress import ReplayBar, ReplaysUntilInterrupted, describe_rest
 from lamina.replay.runs import ReplayOptions, TraceReplay, replay_trace
 from lamina.replay.shards import FileReplay
 from lamina.replay.values import UnreadableLine
@@ -33,17 +34,16 @@ def test_a_replay_without_a_terminal_says_how_far_it_is(
 ) -> None:
     monkeypatch.setattr("lamina.cli.replay_progress.SECONDS_BETWEEN_LINES", seconds)
     monkeypatch.setattr("sys.stderr", stream)
-    rows: list[TraceReplay] = []
-    replayed = ReplayedSessions(rows.append)
+    bar = ReplayBar(ProgressLine())
     options = ReplayOptions(policies=("none",), windows=(600,), count_as="gpt-5.4")
     replays = [
         TraceReplay(damaged=UnreadableLine(place="a.jsonl:1", reason="it is not JSON")),
         replay_trace(trace(*session(1)), options),
     ]
     for each in replays:
-        replayed.add(each)
-    assert rows == replays
-    assert [line.removeprefix("lamina: ") for line in stream.getvalue().splitlines()] == lines
+        bar.count_one(each)
+    told = [line.removeprefix("lamina: ") for line in stream.getvalue().splitlines()]
+    assert [line for line in told if line.startswith("replayed")] == lines
 
 
 @pytest.mark.parametrize(

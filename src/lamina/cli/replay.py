@@ -11,7 +11,6 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +18,7 @@ from lamina.caches import all_rules
 from lamina.cli.files import check_folder, print_with_json, refuse_databases
 from lamina.cli.output import ProgressLine, show, tell
 from lamina.cli.parser import read_moment, whole_number
-from lamina.cli.replay_progress import ReplayBar, ReplayedSessions, ReplaysUntilInterrupted
+from lamina.cli.replay_progress import ReplayBar, ReplaysUntilInterrupted
 from lamina.cli.stored import add_store
 from lamina.cli.stored_sessions import read_stored_traces
 from lamina.dialects.usage import count_noun
@@ -79,18 +78,6 @@ exit status: 0 done, 2 there is nothing to replay
 """
 
 
-class ReplayChoices(NamedTuple):
-    """What is multiplied in a replay, and the groups of sessions that are summed.
-
-    Without options that ask for a replay there is no policy.
-    """
-
-    policies: list[str]
-    windows: list[int]
-    rules: list[str]
-    groups: list[str]
-
-
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina replay [PATH...] [--store [STORE]] [--window N,...] [--policy P,...] [--model M]\n"
@@ -113,22 +100,23 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add("--by", metavar="G,...", default="", help=f"also what groups cost: {', '.join(GROUPINGS)}")
 
 
-def read_choices(arguments: argparse.Namespace) -> ReplayChoices:
-    """The policies, windows, rules and groups that the options name. Raises BadInput for any other name."""
+def read_options(arguments: argparse.Namespace) -> ReplayOptions:
+    """What is multiplied in a replay. Without options that ask for a replay there is no policy.
+
+    Raises BadInput for a name that nobody knows.
+    """
     _read_names("--engine", arguments.engine.partition(":")[0], ENGINES)
-    groups: list[str] = []
-    if arguments.by:
-        groups = _read_names("--by", arguments.by, GROUPINGS)
     policies: list[str] = []
     if arguments.policy:
         policies = _read_policies(arguments.policy)
     elif arguments.window or arguments.rules or arguments.model or arguments.parquet:
         policies = list(POLICIES)
-    return ReplayChoices(
-        policies=policies,
-        windows=_read_windows(arguments.window or AUTO),
-        rules=_read_names("--rules", arguments.rules or AUTO, [AUTO, *sorted(all_rules())]),
-        groups=groups,
+    return ReplayOptions(
+        policies=tuple(policies),
+        windows=tuple(_read_windows(arguments.window or AUTO)),
+        rules=tuple(_read_names("--rules", arguments.rules or AUTO, [AUTO, *sorted(all_rules())])),
+        model=arguments.model,
+        fill_head=True,
     )
 
 
@@ -178,15 +166,11 @@ def _read_window(word: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    choices = read_choices(arguments)
+    options = read_options(arguments)
+    groups: list[str] = []
+    if arguments.by:
+        groups = _read_names("--by", arguments.by, GROUPINGS)
     _check_arguments(arguments)
-    options = ReplayOptions(
-        policies=tuple(choices.policies),
-        windows=tuple(choices.windows),
-        rules=tuple(choices.rules),
-        model=arguments.model,
-        fill_head=True,
-    )
     replays = ReplaysUntilInterrupted()
     account = _make_account(arguments, options, replays)
     if not options.policies and not any(report.dollars for report in account.reported):
@@ -194,12 +178,10 @@ def run(arguments: argparse.Namespace) -> int:
         options = msgspec.structs.replace(options, policies=tuple(POLICIES))
         account = _make_account(arguments, options, replays)
     if replays.was_interrupted:
-        _print_interrupted(account, arguments, choices.groups)
+        _print_interrupted(account, arguments, groups)
         raise KeyboardInterrupt
     _refuse_empty(account, arguments)
-    print_with_json(
-        account_text(account, by=choices.groups), account_json(account, by=choices.groups), arguments.json
-    )
+    print_with_json(account_text(account, by=groups), account_json(account, by=groups), arguments.json)
     if arguments.parquet:
         tell(f"wrote {arguments.parquet}")
     return 0
@@ -258,7 +240,6 @@ class _ChosenReplay:
         self._figures = figures
         self._engine = engine
         self._jobs = jobs
-        self._sessions = ReplayedSessions(bar.count_one)
         self._recorded_calls: Counter[str] = Counter()
 
     def run(self) -> Iterator[TraceReplay]:
@@ -284,7 +265,7 @@ class _ChosenReplay:
             since=self._arguments.since,
             seen=seen,
             progress=self._bar.read,
-            count=self._sessions.add,
+            count=self._bar.count_one,
         ):
             if self._figures is not None:
                 self._figures.add(file_replay)
@@ -296,7 +277,7 @@ class _ChosenReplay:
         replays = []
         traces = read_stored_traces(self._arguments, since=self._arguments.since)
         for trace_replay in self._replay(traces):
-            self._sessions.add(trace_replay)
+            self._bar.count_one(trace_replay)
             replays.append(trace_replay)
             reported = trace_replay.reported
             if reported is not None and reported.client_session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Self
 
 from lamina.cli.output import ProgressLine, tell
@@ -14,28 +14,6 @@ from lamina.replay.runs import TraceReplay
 
 SECONDS_BETWEEN_LINES = 30.0
 BAR_WIDTH = 30
-
-
-class ReplayedSessions:
-    """State: how many sessions were replayed, and when that was said last."""
-
-    def __init__(self, keep_rows: Callable[[TraceReplay], None] | None) -> None:
-        """`keep_rows` gets each replay first."""
-        self._keep_rows = keep_rows
-        self._is_terminal = sys.stderr.isatty()
-        self._began = time.monotonic()
-        self._last = self._began
-        self._sessions = 0
-
-    def add(self, trace_replay: TraceReplay) -> None:
-        if self._keep_rows is not None:
-            self._keep_rows(trace_replay)
-        self._sessions += trace_replay.reported is not None
-        now = time.monotonic()
-        if self._is_terminal or now - self._last < SECONDS_BETWEEN_LINES:
-            return
-        self._last = now
-        tell(f"replayed {count_noun(self._sessions, 'session')} in {now - self._began:.0f} s")
 
 
 SMALLEST_SHARE = 0.05
@@ -78,12 +56,15 @@ class ReplaysUntilInterrupted:
 class ReplayBar:
     """How far a replay is, on a terminal: the share of bytes read, sessions, and the time that is left.
 
-    As a context it is drawn again each second: a long session gives no other sign of life.
+    As a context it is drawn again each second: a long session gives no other sign of life. Elsewhere a line
+    comes now and then.
     """
 
     def __init__(self, line: ProgressLine) -> None:
         self._line = line
+        self._is_terminal = sys.stderr.isatty()
         self._began = time.monotonic()
+        self._told = self._began
         self._share = 0.0
         self._sessions = 0
         self._done = threading.Event()
@@ -106,6 +87,11 @@ class ReplayBar:
     def count_one(self, trace_replay: TraceReplay) -> None:
         self._sessions += trace_replay.reported is not None
         self._draw()
+        now = time.monotonic()
+        if self._is_terminal or now - self._told < SECONDS_BETWEEN_LINES:
+            return
+        self._told = now
+        tell(f"replayed {count_noun(self._sessions, 'session')} in {now - self._began:.0f} s")
 
     def _tick(self) -> None:
         while not self._done.wait(1.0):

@@ -31,22 +31,11 @@ def show_alternative(inspector: Inspector, session_id: str, query: Mapping[str, 
     if dollars is not None:
         dollars += outcome.recall_dollars
     return {
+        **msgspec.to_builtins(outcome),
         "setting": msgspec.to_builtins(alternative),
-        "basis": "simulated",
-        "window": outcome.window,
-        "model": outcome.model,
-        "rules": outcome.rules,
-        "calls": outcome.calls,
         "dollars": dollars,
-        "recall_dollars": outcome.recall_dollars,
-        "sent": outcome.sent,
-        "read": outcome.read,
         "cached": share_of(outcome.read, outcome.sent),
-        "cuts": outcome.cuts,
         "refused": outcome.refused,
-        "needed": outcome.needed,
-        "visible": outcome.visible,
-        "recallable": outcome.recallable,
     }
 
 

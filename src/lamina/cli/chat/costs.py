@@ -5,6 +5,8 @@ A provider reports the tokens of a call at its end. A call that was interrupted 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from lamina.agent import TurnCost
@@ -42,34 +44,37 @@ async def open_cost(store: Store, session: Session) -> CountedCost:
 
 async def add_cost(store: Store, session: Session, spent: TurnCost, *, uncounted: int) -> CountedCost:
     """Add to what the conversation has cost, also if it is open in another chat. Returns the sum."""
-    while True:
-        cost, state = await _read_cost(store, session, uncounted=uncounted)
-        cost = msgspec.structs.replace(cost, spent=cost.spent + spent)
-        try:
-            await store.append(
-                cost_place(session.workspace, session.conversation),
-                (),
-                state=msgspec.json.encode(cost),
-                was=state,
-            )
-        except Conflict:
-            continue
-        return cost
+
+    def add(cost: CountedCost) -> CountedCost:
+        return msgspec.structs.replace(cost, spent=cost.spent + spent)
+
+    return await _change_cost(store, session, add, uncounted=uncounted)
 
 
 async def keep_route(store: Store, session: Session, route: KeptRoute) -> CountedCost:
     """Keep how the model of a conversation was reached."""
+
+    def put(cost: CountedCost) -> CountedCost:
+        return msgspec.structs.replace(cost, route=route)
+
+    return await _change_cost(store, session, put, uncounted=session.turns)
+
+
+async def _change_cost(
+    store: Store, session: Session, change: Callable[[CountedCost], CountedCost], *, uncounted: int
+) -> CountedCost:
+    """Store a change, once more if another chat stored one meanwhile."""
+    place = cost_place(session.workspace, session.conversation)
     while True:
-        cost, state = await _read_cost(store, session, uncounted=session.turns)
-        if cost.route == route:
+        cost, state = await _read_cost(store, session, uncounted=uncounted)
+        changed = change(cost)
+        if changed == cost:
             return cost
-        cost = msgspec.structs.replace(cost, route=route)
-        place = cost_place(session.workspace, session.conversation)
         try:
-            await store.append(place, (), state=msgspec.json.encode(cost), was=state)
+            await store.append(place, (), state=msgspec.json.encode(changed), was=state)
         except Conflict:
             continue
-        return cost
+        return changed
 
 
 async def read_route(store: Store, workspace: str, conversation: str) -> KeptRoute:
@@ -81,13 +86,9 @@ async def read_route(store: Store, workspace: str, conversation: str) -> KeptRou
 async def copy_cost(store: Store, old: Where, new: Where) -> None:
     """Copy what is kept beside a conversation to that of another name."""
     state = (await store.read(old, last=0)).head.state
-    await _replace_state(store, new, state)
-
-
-async def _replace_state(store: Store, place: Where, state: bytes) -> None:
     if state:
-        await store.delete(place)  # of a conversation of this name that was deleted there
-        await store.append(place, (), state=state)
+        await store.delete(new)  # of a conversation of this name that was deleted there
+        await store.append(new, (), state=state)
 
 
 async def _read_cost(store: Store, session: Session, *, uncounted: int) -> tuple[CountedCost, bytes]:
