@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 from lamina.errors import BadInput
 from lamina.replay import traces
-from lamina.replay.traces import lines, read_traces
+from lamina.replay.runs import ReplayOptions
+from lamina.replay.shards import replay_files
+from lamina.replay.traces import find_files, lines, read_traces
 from lamina.replay.traces.growing_requests import OPEN, GrowingConversations
 from lamina.replay.traces.requests import read_call
 from lamina.replay.values import Trace, UnreadableLine
@@ -309,7 +311,9 @@ def test_progress_tells_bytes_of_the_disk_up_to_all_of_them(tmp_path: Path) -> N
     (tmp_path / "b.jsonl.zst").write_bytes(zst(os.urandom(3_000_000)))
     total = sum(path.stat().st_size for path in tmp_path.iterdir())
     told: list[tuple[int, int]] = []
-    for _ in read_traces(tmp_path, progress=lambda done, of: told.append((done, of))):
+    options = ReplayOptions(policies=(), windows=())
+    files = find_files(tmp_path)
+    for _ in replay_files(files, options, jobs=1, progress=lambda done, of: told.append((done, of))):
         pass
     assert told == sorted(told)
     assert told[-1] == (total, total)

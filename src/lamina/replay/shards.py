@@ -25,9 +25,12 @@ import msgspec
 
 from lamina.replay.engines import Engine, open_engine, run_in_order
 from lamina.replay.runs import LostSessions, ReplayOptions, TraceReplay, give_up, replay_record
-from lamina.replay.traces import Progress, TraceFile, file_size, read_file
+from lamina.replay.traces import TraceFile, file_size, read_file
 from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
 from lamina.replay.values import Trace, UnreadableLine
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes that are behind and those of all files, as they lie on the disk."""
 
 FED_BY_ONE = 4
 """Workers that one reader keeps busy: reading is about a quarter of the work."""

@@ -13,8 +13,8 @@ counted in the first one only. Nothing here asks what a trace cost or would cost
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from lamina.errors import BadInput
 from lamina.replay.traces.claude_code import ClaudeCode, is_claude_code
@@ -27,10 +27,7 @@ from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select
 from lamina.replay.traces.requests import is_record, is_session, name_by_path, read_call, read_session
 from lamina.replay.values import Trace, UnreadableLine
 
-__all__ = ["Progress", "TraceFile", "file_size", "find_files", "read_file", "read_traces"]
-
-Progress = Callable[[int, int], None]
-"""Called with the bytes that are behind and those of all files, as they lie on the disk."""
+__all__ = ["TraceFile", "file_size", "find_files", "read_file", "read_traces"]
 
 MOST_REPORTED = 20
 """Damaged records of one file that are reported one by one; of the rest, only their number."""
@@ -38,21 +35,18 @@ MOST_REPORTED = 20
 _NO_RECORD = "it is no record of a conversation that is known here"
 
 
-def read_traces(
-    paths: Paths, *, progress: Progress | None = None, since: float | None = None
-) -> Iterator[Trace | UnreadableLine]:
+def read_traces(paths: Paths, *, since: float | None = None) -> Iterator[Trace | UnreadableLine]:
     """Every trace in these files, folders, globs and URLs, in an order that is always the same.
 
     A path that does not exist raises `BadInput` at once; what a file holds never raises. Of each trace, only
-    the answers since a moment count.
+    the answers since a moment count. A trace of which nothing counts is left out.
     """
-    return _count_once(_read_files(find_files(paths), progress), since)
+    return _count_once(chain.from_iterable(map(read_file, find_files(paths))), since)
 
 
 def _count_once(
     results: Iterable[Trace | UnreadableLine], since: float | None
 ) -> Iterator[Trace | UnreadableLine]:
-    """All results, with what counts of each trace. A trace of which nothing counts is left out."""
     seen = SeenAnswers()
     for result in results:
         if isinstance(result, UnreadableLine):
@@ -77,25 +71,6 @@ def read_file(path: TraceFile, *, tell: Tell | None = None) -> Iterator[Trace | 
 
 def _tell_nobody(_behind: int) -> None:
     pass
-
-
-def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:
-    """The traces of all files, with progress after each."""
-    # progress counts bytes, so that one large file is not one large step
-    sizes = [file_size(path) for path in paths]
-    total = sum(sizes)
-    done = 0
-    for path, size in zip(paths, sizes, strict=True):
-        tell = partial(_tell_progress, progress, done, size, total)
-        yield from read_file(path, tell=tell)
-        tell(size)
-        done += size
-
-
-def _tell_progress(progress: Progress | None, done: int, size: int, total: int, behind: int) -> None:
-    """Tell the progress within one file as progress over all files."""
-    if progress is not None:
-        progress(done + min(behind, size), total)
 
 
 def _bound_damage(results: Iterator[Trace | UnreadableLine], path: str) -> Iterator[Trace | UnreadableLine]:

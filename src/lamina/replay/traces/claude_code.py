@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any, Literal
 
+from lamina.dialects.json_values import list_or_empty
 from lamina.replay.traces.json_fields import (
-    as_list,
     list_field,
     object_field,
     parse_moment,
@@ -310,7 +310,7 @@ def _content_blocks(content: Any) -> list[dict[str, Any]]:
     """
     if content and isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [block for block in as_list(content) if text_field(block, "type")]
+    return [block for block in list_or_empty(content) if text_field(block, "type")]
 
 
 def _join_texts(blocks: list[dict[str, Any]]) -> str:

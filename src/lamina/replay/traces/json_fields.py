@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from lamina.dialects.json_values import mapping_or_empty, number_or_none
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty, number_or_none
 from lamina.dialects.usage import Usage, read_usage
 from lamina.replay.values import RecordedUsage, record_usage
 
@@ -41,16 +42,9 @@ def object_field(row: Any, *names: str) -> dict[str, Any]:
     return {}
 
 
-def list_field(row: Any, name: str) -> list[Any]:
+def list_field(row: Any, name: str) -> Sequence[Any]:
     """The field if it is a list; an empty one if not."""
-    return as_list(json_field(row, name))
-
-
-def as_list(value: Any) -> list[Any]:
-    """The value if it is a list; an empty one if not."""
-    if isinstance(value, list):
-        return value
-    return []
+    return list_or_empty(json_field(row, name))
 
 
 def parse_moment(*moments: Any) -> float | None:

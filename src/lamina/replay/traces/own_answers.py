@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
+from lamina.dialects.json_values import list_or_empty
 from lamina.replay.traces.growing_requests import find_answer_starts
-from lamina.replay.traces.json_fields import as_list, text_field
+from lamina.replay.traces.json_fields import text_field
 from lamina.replay.values import Trace, UnreadableLine
 
 DIGEST_SIZE = 16
@@ -143,7 +144,7 @@ def _user_text(content: Any) -> str:
     """
     if isinstance(content, str):
         return content
-    for block in reversed(as_list(content)):
+    for block in reversed(list_or_empty(content)):
         text = text_field(block, "text")
         if text and not text.startswith(_BY_CLIENTS):
             return text

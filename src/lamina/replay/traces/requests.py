@@ -19,11 +19,10 @@ from typing import Any
 import msgspec
 
 from lamina.dialects import DIALECTS, recognise
-from lamina.dialects.json_values import mapping_or_empty
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty
 from lamina.dialects.origins import read_origin
 from lamina.errors import BadInput
 from lamina.replay.traces.json_fields import (
-    as_list,
     json_field,
     list_field,
     object_field,
@@ -297,7 +296,7 @@ def _check_head(head: dict[str, Any]) -> None:
     """
     for name in ("tools", "functions"):
         tools = head.get(name, [])
-        types = {type(tool) for tool in as_list(tools)}
+        types = {type(tool) for tool in list_or_empty(tools)}
         if not isinstance(tools, list) or not types <= {dict}:
             raise BadInput(f"{name} is {describe_type(tools)}, not a list of objects")
 
