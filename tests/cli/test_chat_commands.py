@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,15 +17,18 @@ import anyio
 import pytest
 
 from lamina.agent import AgentProfile, StoredAgents
+from lamina.cli.chat import talk
+from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.keys import find_or_make_key, key_path, sealed_address
 from lamina.cli.chat.search import SearchedTexts
 from lamina.context.memory import MEMORY
+from lamina.conversations.deleting import COSTS
 from lamina.core.values import Role
 from lamina.sessions import Session
 from lamina.settings import Settings, config_folder
 from lamina.stores.address import open_store
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Where
+from lamina.stores.port import ListedConversation, OwnName, Where
 from lamina.workspace.workspace import Workspace
 from tests.cli.chatting import Answer, Model, environment, model, pages
 from tests.cli.running import Ran, run
@@ -36,9 +41,11 @@ PLAN = "---\ntags: [draft, release/2.0]\n---\nPaint the fence green.\n"
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("LAMINA_", "OLLAMA")):
+            monkeypatch.delenv(name)
     for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "spec.md").write_text(SPEC, encoding="utf-8")
@@ -47,7 +54,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
+def server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:  # noqa: ARG001 - it clears the addresses first
     with model(lambda _: "Yes.") as opened:
         monkeypatch.setenv("OPENAI_BASE_URL", opened.url)
         yield opened
@@ -55,12 +62,18 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
 
 @pytest.fixture
 def chat(home: Path) -> Chat:
-    def talk(*lines: str, session: str = "s", options: tuple[str, ...] = ("--model", "gpt-5")) -> Ran:
+    def say(
+        *lines: str,
+        session: str = "s",
+        options: tuple[str, ...] = ("--model", "gpt-5"),
+        store: str = "c.db",
+        tools: str = "none",
+    ) -> Ran:
         given = "".join(f"{line}\n" for line in lines).encode()
-        place = ("--conversation", session, "--store", f"{home}/c.db", "--folder", home / "notes")
-        return run("chat", *place, "--tools", "none", *options, given=given)
+        place = ("--conversation", session, "--store", f"{home}/{store}", "--folder", home / "notes")
+        return run("chat", *place, "--tools", tools, *options, given=given)
 
-    return talk
+    return say
 
 
 def dialogue(home: Path, name: str = "s") -> list[str]:
@@ -77,6 +90,103 @@ def names(home: Path) -> set[str]:
             return {head.conversation for head in await store.list("")}
 
     return anyio.run(read)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "words"),
+    [
+        ("", (), ("no model was found", "OPENAI_API_KEY")),
+        ("http://127.0.0.1:9/v1", ("--model", "local-7b"), ("--window",)),
+    ],
+)
+def test_without_a_model_or_its_size_the_command_says_what_to_set(
+    url: str, options: tuple[str, ...], words: tuple[str, ...], chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if url:
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+    done = chat("hi", options=options)
+    assert (done.code, done.out) == (2, "")
+    assert all(word in done.err for word in words)
+
+
+def test_piped_lines_are_answered_on_standard_output_alone(server: Model, chat: Chat) -> None:
+    server.script = lambda body: f"**Answer** to {body['messages'][-1]['content']}"
+    done = chat("one", "zwö")
+    assert (done.code, done.out) == (0, "**Answer** to one\n**Answer** to zwö\n")
+
+
+def test_nothing_is_changed_where_nobody_can_be_asked(server: Model, chat: Chat, home: Path) -> None:
+    def script(body: dict[str, Any]) -> Answer:
+        done = body["messages"][-1]["role"] == "tool"
+        return Answer("No.") if done else Answer(calls=(("write", {"path": "new.txt", "content": "x"}),))
+
+    server.script = script
+    done = chat("write", tools="all")
+    assert "nobody is there" in server.said()
+    names = [tool["function"]["name"] for tool in server.requests[0]["tools"]]
+    assert (done.code, done.out) == (0, "No.\n")
+    assert not (home / "notes" / "new.txt").exists()
+    assert {"ls", "read", "grep", "write", "recall"} <= set(names)
+
+
+def test_a_failing_server_is_told_and_the_message_is_kept(
+    chat: Chat, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    done = chat("Anyone?", "/context")
+    assert done.code == 1
+    assert "the model's API did not answer" in done.err
+    assert "no cut so far" in done.out
+    assert dialogue(home) == ["Anyone?"]
+
+
+@pytest.mark.usefixtures("server")
+def test_the_cost_is_that_of_the_whole_conversation(chat: Chat, home: Path) -> None:
+    async def list_costs() -> Sequence[ListedConversation]:
+        async with open_store(f"{home}/c.db") as store:
+            return await store.list(OwnName(COSTS))
+
+    first = chat("One?", "Two?", "/cost")
+    second = chat("/cost", "Three?", "/cost")
+    assert run("conversations", "copy", f"{home}/copy.db", "--store", f"{home}/c.db").code == 0
+    assert run("conversations", "delete", "s", "--store", f"{home}/c.db", "--yes").code == 0
+    assert list(anyio.run(list_costs)) == []
+    assert "whole conversation: 2 calls, 2,000 tokens read (50% from the cache), 20 written, $" in first.out
+    assert "last turn: nothing\nwhole conversation: 2 calls, 2,000 tokens" in second.out
+    assert "last turn: 1 call, 1,000 tokens" in second.out
+    assert "whole conversation: 3 calls, 3,000 tokens" in second.out
+    assert "whole conversation: 3 calls, 3,000 tokens" in chat("/cost", store="copy.db").out
+    assert "whole conversation: nothing" in chat("/cost").out
+
+
+@pytest.mark.usefixtures("server")
+def test_turns_of_another_program_are_said_not_to_be_counted(chat: Chat, home: Path) -> None:
+    async def talk_elsewhere() -> None:
+        async with Session.open(f"{home}/c.db", "s", model="gpt-5") as session:
+            await session.ask("Before?")
+            await session.record("Yes.")
+
+    anyio.run(talk_elsewhere)
+    done = chat("Now?", "/cost")
+    assert "whole conversation: 1 call, " in done.out
+    assert "(1 earlier turn was not counted)" in done.out
+
+
+@pytest.mark.usefixtures("server")
+def test_no_server_of_a_chat_outlives_it(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    chats: list[TerminalChat] = []  # a chat that nobody holds would be closed with the garbage
+
+    def hold_chat(*arguments: Any, **options: Any) -> TerminalChat:
+        chats.append(TerminalChat(*arguments, **options))
+        return chats[-1]
+
+    monkeypatch.setattr(talk, "TerminalChat", hold_chat)
+    done = chat("/inspect")
+    names = {thread.name for thread in threading.enumerate()}
+    for each in chats:
+        each.close()
+    assert "request by request: http" in done.out
+    assert "lamina-inspector" not in names
 
 
 def test_a_chat_goes_on_with_a_model_whose_window_only_the_user_knew(
@@ -131,7 +241,7 @@ def test_another_model_answers_from_the_next_message_on_and_is_kept(server: Mode
     assert "gpt-5; /model NAME [WINDOW]" in done.out
     assert "is 9,000 tokens" in done.out
     assert "unknown model 'nowhere-1'" in done.err
-    assert done.code == 1
+    assert (done.code, done.out.count("Yes.")) == (1, 3)  # the line after it is answered
     chat("Four?", options=())
     assert server.requests[-1]["model"] == "local-7b"
     chat("/model gpt-5", "Five?", "/window", options=())
@@ -426,6 +536,7 @@ def test_a_picture_is_sent_as_such(server: Model, chat: Chat, home: Path) -> Non
     chat("What is on @sky.png?")
     parts = server.requests[-1]["messages"][-1]["content"]
     assert [part["type"] for part in parts if isinstance(part, dict)] == ["text", "image_url"]
+    assert parts[1]["image_url"]["url"].startswith("data:image/png;base64,")
 
 
 @pytest.mark.usefixtures("server")
@@ -452,8 +563,10 @@ def test_a_message_keeps_its_role_and_text_whatever_was_done_to_it(
     assert json.dumps(server.requests[-1]["messages"]).count("Three?") == 1
 
 
-def test_a_pin_goes_to_the_copy_that_is_sent_in_full(server: Model, chat: Chat) -> None:
-    chat("one @plan.md", "two @plan.md", "/pin plan.md", "three", "/unpin plan.md", "four")
+def test_a_pin_goes_to_the_copy_that_is_sent_in_full_and_stays(server: Model, chat: Chat) -> None:
+    chat("one @plan.md", "two @plan.md", "/pin plan.md", "three")
+    assert chat("/pin").out == "plan.md\n"
+    chat("/unpin plan.md", "four")
     for number in range(4):
         assert server.said(number).count("Paint the fence green.") == 1
 

@@ -1,13 +1,11 @@
-"""The parts of a chat that need no terminal: finding a model, Markdown, attachments, piped lines."""
+"""The parts of a chat that need no terminal: finding a model, Markdown, attachments."""
 
 from __future__ import annotations
 
 import importlib.util
 import io
 import json
-import os
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -21,28 +19,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from lamina import blocking
 from lamina.agent import TurnCost
-from lamina.cli.chat import answers, talk
+from lamina.cli.chat import answers
 from lamina.cli.chat.answers import FormattedAnswer, open_answer, split_blocks
 from lamina.cli.chat.attaching import attach_mentions, mention_choices
-from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.maps import describe_turn
 from lamina.cli.chat.reached_models import DEFAULT_MODELS, ModelChoice, ModelRoute, find_route, ollama_host
 from lamina.context.port import GatheredSegments
-from lamina.conversations.deleting import COSTS
 from lamina.core.text.characters import is_printable, make_printable
-from lamina.core.values import Role
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.models.facts import model as facts_of
 from lamina.sessions import Session
 from lamina.settings import Settings
-from lamina.stores.address import open_store
-from lamina.stores.port import ListedConversation, OwnName
 from lamina.workspace.workspace import Workspace
-from tests.cli.chatting import Answer, environment, model
-from tests.cli.running import run
 from tests.servers.serving import serve_http
 
 NOWHERE = {"OLLAMA_HOST": "127.0.0.1:9"}
@@ -327,13 +317,6 @@ def test_a_file_that_cannot_be_sent_stops_the_message(space: Workspace, tmp_path
         found("What is @blob.bin?", space)
 
 
-def test_pictures_go_beside_the_words(space: Workspace, tmp_path: Path) -> None:
-    (tmp_path / "root" / "p.png").write_bytes(b"\x89PNG")
-    [segment] = found("Look: @p.png", space)
-    assert segment.joins
-    assert segment.parts[0].media_type == "image/png"  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(
     ("before", "texts"),
     [
@@ -343,151 +326,3 @@ def test_pictures_go_beside_the_words(space: Workspace, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_tab_offers_what_is_there_and_may_be_had(before: str, texts: list[str], space: Workspace) -> None:
     assert [choice.text for choice in mention_choices(before, space)] == texts
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in list(os.environ):
-        if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("LAMINA_", "OLLAMA")):
-            monkeypatch.delenv(name)
-    for name, value in environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
-    return tmp_path
-
-
-def test_without_a_key_the_command_says_what_to_set(home: Path) -> None:
-    done = run("chat", "--folder", home, given=b"hi\n")
-    assert (done.code, done.out) == (2, "")
-    assert "no model was found" in done.err
-    assert "OPENAI_API_KEY" in done.err
-
-
-def test_a_model_of_unknown_size_needs_a_window(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    done = run("chat", "--model", "local-7b", "--folder", home, given=b"hi\n")
-    assert done.code == 2
-    assert "--window" in done.err
-
-
-def test_piped_lines_are_answered_on_standard_output_alone(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with model(lambda body: f"**Answer** to {body['messages'][-1]['content']}") as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        done = run("chat", "--model", "gpt-5", "--folder", home, given="one\nzwö".encode())
-    assert (done.code, done.out) == (0, "**Answer** to one\n**Answer** to zwö\n")
-
-
-def test_nothing_is_changed_where_nobody_can_be_asked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def script(body: dict[str, Any]) -> Answer:
-        done = body["messages"][-1]["role"] == "tool"
-        return Answer("No.") if done else Answer(calls=(("write", {"path": "new.txt", "content": "x"}),))
-
-    with model(script) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        done = run("chat", "--model", "gpt-5", "--folder", home, given=b"write\n")
-        assert "nobody is there" in server.said()
-        names = [tool["function"]["name"] for tool in server.requests[0]["tools"]]
-    assert (done.code, done.out) == (0, "No.\n")
-    assert not (home / "new.txt").exists()
-    assert {"ls", "read", "grep", "write", "recall"} <= set(names)
-
-
-def test_a_piped_line_that_fails_is_told_and_the_next_one_is_answered(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with model(lambda _: "Here.") as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        done = run("chat", "--model", "gpt-5", "--tools", "none", "--folder", home, given=b"/nonsense\nhi\n")
-    assert (done.code, done.out) == (1, "Here.\n")
-    assert "there is no such command" in done.err
-
-
-def test_a_failing_server_is_told_and_the_message_is_kept(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    options = ("--model", "gpt-5", "--conversation", "s", "--store", f"{home}/c.db", "--folder", home)
-    done = run("chat", *options, given=b"Anyone?\n/context\n")
-    assert done.code == 1
-    assert "the model's API did not answer" in done.err
-    assert "no cut so far" in done.out
-    with blocking.Session.open(f"{home}/c.db", "s") as session:
-        assert [(each.role, each.text) for each in session.dialogue()] == [(Role.USER, "Anyone?")]
-
-
-async def list_costs(address: str) -> tuple[ListedConversation, ...]:
-    async with open_store(address) as store:
-        return tuple(await store.list(OwnName(COSTS)))
-
-
-def test_the_cost_is_that_of_the_whole_conversation(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = f"{home}/c.db"
-    options = ("--model", "gpt-5", "--conversation", "s", "--store", store, "--folder", home)
-    with model(lambda _: "Yes.") as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        first = run("chat", *options, given=b"One?\nTwo?\n/cost\n")
-        second = run("chat", *options, given=b"/cost\nThree?\n/cost\n")
-        assert run("conversations", "copy", f"{home}/copy.db", "--store", store).code == 0
-        assert run("conversations", "delete", "s", "--store", store, "--yes").code == 0
-        assert anyio.run(list_costs, store) == ()
-        copied = run("chat", *options, "--store", f"{home}/copy.db", given=b"/cost\n")
-        third = run("chat", *options, given=b"/cost\n")
-    assert "whole conversation: 2 calls, 2,000 tokens read (50% from the cache), 20 written, $" in first.out
-    assert "last turn: nothing\nwhole conversation: 2 calls, 2,000 tokens" in second.out
-    assert "last turn: 1 call, 1,000 tokens" in second.out
-    assert "whole conversation: 3 calls, 3,000 tokens" in second.out
-    assert "whole conversation: 3 calls, 3,000 tokens" in copied.out
-    assert "whole conversation: nothing" in third.out
-
-
-def test_turns_of_another_program_are_said_not_to_be_counted(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def talk_elsewhere() -> None:
-        async with Session.open(f"{home}/c.db", "s", model="gpt-5") as session:
-            await session.ask("Before?")
-            await session.record("Yes.")
-
-    anyio.run(talk_elsewhere)
-    with model(lambda _: "Yes.") as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        options = ("--model", "gpt-5", "--conversation", "s", "--store", f"{home}/c.db", "--folder", home)
-        done = run("chat", *options, given=b"Now?\n/cost\n")
-    assert "whole conversation: 1 call, " in done.out
-    assert "(1 earlier turn was not counted)" in done.out
-
-
-def test_no_server_of_a_chat_outlives_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chats: list[TerminalChat] = []  # a chat that nobody holds would be closed with the garbage
-
-    def hold_chat(*arguments: Any, **options: Any) -> TerminalChat:
-        chats.append(TerminalChat(*arguments, **options))
-        return chats[-1]
-
-    monkeypatch.setattr(talk, "TerminalChat", hold_chat)
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    done = run("chat", "--model", "gpt-5", "--folder", home, given=b"/inspect\n")
-    names = {thread.name for thread in threading.enumerate()}
-    for chat in chats:
-        chat.close()
-    assert "request by request: http" in done.out
-    assert "lamina-inspector" not in names
-
-
-def test_a_pinned_attachment_stands_once_and_stays_pinned(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (home / "a.txt").write_text("The fence is green. " * 40, encoding="utf-8")
-    with model(lambda _: "Yes.") as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        options = ("--model", "gpt-5", "--conversation", "s", "--store", f"{home}/c.db", "--folder", home)
-        assert run("chat", *options, given=b"What is @a.txt?\n/pin a.txt\nAnd now?\n").code == 0
-        once, twice = (server.said(number).count("The fence is green.") for number in (0, 1))
-    assert (once, twice) == (40, 40)
-
-    async def pinned() -> list[str]:
-        async with Session.open(home / "c.db", "s") as session:
-            return [one.key for one in session.log if one.pinned]
-
-    assert anyio.run(pinned) == ["a.txt"]

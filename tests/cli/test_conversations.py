@@ -207,6 +207,8 @@ def test_delete_and_prune_ask_first(store: str) -> None:
     assert sorted(deleted) == sorted([TALK, "claude-code-77aa", "begins-00"])
     assert names(store) == ["evening", "support-42"]
     assert ask(store, "delete", "evening", "--yes").err == "deleted: 'evening'\n"
+    gone = ask(store, "show", "evening")
+    assert (gone.code, gone.out) == (4, "")
     assert ask(store, "prune", "--size", "2GB", "--yes").err == "deleted: 0 conversations\n"
 
 

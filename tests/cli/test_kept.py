@@ -76,16 +76,6 @@ def test_what_is_exported_is_imported_whole(form: str, tmp_path: Path) -> None:
     assert run("conversations", "import", str(file_), "again", "--store", second).code == 2
 
 
-def test_what_is_deleted_is_gone_and_only_when_it_is_meant(tmp_path: Path) -> None:
-    address = f"{tmp_path}/a.db"
-    kept(address)
-    assert run("conversations", "delete", "chat", "--store", address).code == 2
-    assert run("conversations", "delete", "chat", "--yes", "--store", address).code == 0
-    gone = run("conversations", "show", "chat", "--store", address)
-    assert (gone.code, gone.out) == (4, "")
-    assert "there is none of this name" in gone.err
-
-
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     done = run("conversations", "list", "--store", str(tmp_path / "none.db"))
     assert done.code == 2
