@@ -12,7 +12,7 @@ from pyarrow import parquet  # type: ignore[import-untyped]
 from lamina.errors import BadInput
 from lamina.replay import figures_folder
 from lamina.replay.figures_folder import is_figures_folder, open_figures, read_figures
-from lamina.replay.parquet import session_id
+from lamina.replay.parquet import make_id
 from lamina.replay.runs import ReplayOptions, TraceReplay, replay_trace
 from lamina.replay.shards import FileReplay, replay_files
 from lamina.replay.traces import find_files
@@ -76,7 +76,7 @@ def test_what_is_read_back_is_what_was_replayed(logs: Path, tmp_path: Path) -> N
     assert plain(read_figures(folder)) == plain(replays)
     reported = [each.reported for each in replays if each.reported]
     assert {(row["session"], row["day"]) for row in rows(folder, "reported")} == {
-        (session_id(each.source, each.place, each.trace), "2026-03-01") for each in reported
+        (make_id(each.source, each.place, each.trace), "2026-03-01") for each in reported
     }
     months = {path.parent.name for path in folder.glob("*/*/*.parquet")}
     assert months == {"month=2026-03", "month=__HIVE_DEFAULT_PARTITION__"}, "a damaged line has no month"

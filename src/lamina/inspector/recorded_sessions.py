@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -17,18 +14,14 @@ from lamina.conversations.lost_caches import count_losses
 from lamina.errors import LaminaError
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.models.facts import model_or_none
-from lamina.replay.model_calls import ModelCall, RecordedConversation, message_text, read_conversation
+from lamina.replay.model_calls import ModelCall, RecordedConversation, read_conversation
+from lamina.replay.parquet import make_id
 from lamina.replay.recorded_usage import sum_recorded_usage
+from lamina.replay.traces.own_answers import find_first_words
 from lamina.replay.values import Trace
 
 DEFAULT_WINDOW = 200_000
 """The window of a model that nobody knows."""
-
-FIRST_WORDS = 120
-"""Characters of the first question that the list shows."""
-
-_TAG = re.compile(r"<(/?)([a-z_-]{1,40})>")
-"""The beginning or the end of what clients put before the first question, as `<system-reminder>`."""
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +141,7 @@ def read_session(trace: Trace) -> RecordedSession | None:
         name=trace.id,
         source=trace.source,
         place=trace.place,
-        first_words=find_first_words(conversation),
+        first_words=find_first_words(conversation.messages),
         model=trace.model,
         dialect=trace.dialect,
         calls=len(conversation.calls),
@@ -159,7 +152,7 @@ def read_session(trace: Trace) -> RecordedSession | None:
         began=min(times, default=None),
         ended=max(times, default=None),
         cuts=len(trace.compacted) + sum(usage.is_cut for usage in usages),
-        project=_find_project(trace),
+        project=trace.project,
         client_session=trace.client_session,
         parent=_find_parent(trace),
         answered=is_answered,
@@ -174,28 +167,10 @@ def _add_unanswered_call(conversation: RecordedConversation) -> RecordedConversa
     anything: clients also record their own commands.
     """
     roles = {message.get("role") for message in conversation.messages}
-    if "assistant" in roles or not find_first_words(conversation):
+    if "assistant" in roles or not find_first_words(conversation.messages):
         return conversation
     call = ModelCall(end=len(conversation.messages), answer="")
     return msgspec.structs.replace(conversation, calls=(call,))
-
-
-def make_id(*words: str) -> str:
-    """An id that can stand in an address."""
-    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:12]
-
-
-def _find_project(trace: Trace) -> str:
-    """The folder in which Claude Code keeps the sessions of a project.
-
-    It is "-home-me-app" for /home/me/app.
-    """
-    if trace.source != "claude-code":
-        return ""
-    for folder in Path(trace.place).parents:
-        if folder.parent.name == "projects":
-            return folder.name
-    return ""
 
 
 def _find_parent(trace: Trace) -> str:
@@ -203,44 +178,3 @@ def _find_parent(trace: Trace) -> str:
     if trace.source != "claude-code":
         return ""
     return trace.id.rpartition("/")[0]
-
-
-def find_first_words(conversation: RecordedConversation) -> str:
-    """The beginning of the first question, without the reminders and files that clients put before it."""
-    for message in conversation.messages:
-        if message.get("role") != "user":
-            continue
-        for text in reversed(_list_texts(message)):  # attachments stand before the question
-            words = " ".join(_remove_tagged(text).split())
-            if words:
-                return words[:FIRST_WORDS]
-    return ""
-
-
-def _remove_tagged(text: str) -> str:
-    """A text without `<name>…</name>`, whatever the name is. A tag that is never closed stays in the text."""
-    # A pattern that refers to the name, `<(name)>.*?</\1>`, takes the square of the length: it reads the
-    # rest of the text for each tag that has no end.
-    tags = list(_TAG.finditer(text))
-    last_ends = {tag[2]: tag.start() for tag in tags if tag[1]}
-    outside: list[str] = []
-    position = 0
-    open_name = ""
-    for tag in tags:
-        is_end, name = tag.groups()
-        if open_name:
-            if is_end and name == open_name:
-                open_name = ""
-                position = tag.end()
-        elif not is_end and last_ends.get(name, -1) > tag.start():
-            outside.append(text[position : tag.start()])
-            open_name = name
-    outside.append(text[position:])
-    return " ".join(outside)
-
-
-def _list_texts(message: dict[str, Any]) -> list[str]:
-    content = message.get("content")
-    if isinstance(content, list):
-        return [message_text({"content": [part]}) for part in content]
-    return [message_text(message)]

@@ -20,7 +20,7 @@ from lamina.inspector.sessions import Sessions
 from lamina.replay.across import SessionFigures
 from lamina.replay.figures_folder import read_figures
 from lamina.replay.model_calls import read_conversation
-from lamina.replay.parquet import session_id
+from lamina.replay.parquet import make_id
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.runs import TraceReplay
 from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
@@ -168,7 +168,7 @@ def _name(reported: Reported, summary: SessionSummary) -> Reported:
 def _figures_of_report(reported: Reported) -> SessionFigures:
     """A session of a folder of figures. Its log may be on another machine, so it has no page here."""
     return SessionFigures(
-        id=session_id(reported.source, reported.place, reported.trace),
+        id=make_id(reported.source, reported.place, reported.trace),
         reported=reported,
         cuts=reported.compactions,
         has_page=False,

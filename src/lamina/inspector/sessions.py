@@ -28,9 +28,9 @@ from lamina.inspector.recorded_sessions import (
     RecordedSession,
     SessionSummary,
     StoredSession,
-    make_id,
     read_session,
 )
+from lamina.replay.parquet import make_id
 from lamina.replay.traces import find_files, read_traces
 from lamina.replay.values import Trace, UnreadableLine
 

@@ -34,11 +34,11 @@ from lamina.inspector.recorded_sessions import (
     RecordedSession,
     SessionSummary,
     StoredSession,
-    find_first_words,
-    make_id,
 )
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
 from lamina.replay.model_calls import RecordedConversation, read_conversation
+from lamina.replay.parquet import make_id
+from lamina.replay.traces.own_answers import find_first_words
 from lamina.replay.traces.recorded_conversations import (
     SOURCE,
     find_last_request,
@@ -303,7 +303,7 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
         name=conversation.name,
         source=state.door or last_request.door or SOURCE,
         place=f"{upstream}/{conversation.name}",
-        first_words=state.title or find_first_words(_read_history(conversation)),
+        first_words=state.title or find_first_words(_read_history(conversation).messages),
         model=conversation.model,
         dialect=conversation.dialect,
         calls=len(calls),

@@ -55,6 +55,9 @@ WIDTH = 80
 MOST_GAP = 0.2
 """How far a simulation of sending everything may be off from the records, to stand under them in a table."""
 
+SHOWN_WORDS = 60
+"""Characters of the first words of a session."""
+
 MOST_GROUPS = 40
 """Rows of a table of groups in a terminal."""
 
@@ -328,7 +331,7 @@ def describe_session(session: SessionCost) -> str:
 
     "2026-01-02 lamina Read the spec (12 calls)", for example. What is not known is left out.
     """
-    words = [format_date(session.began), session.project, session.title or session.trace]
+    words = [format_date(session.began), session.project, session.title[:SHOWN_WORDS] or session.trace]
     named = "  ".join(word for word in words if word not in ("", "-"))
     return f"{named} ({count_noun(session.calls, 'call')})"
 

@@ -46,10 +46,9 @@ _KEYS = ("file", "session", "trace", "day")
 T = TypeVar("T")
 
 
-def session_id(source: str, place: str, trace: str) -> str:
-    """An id for a session that can stand in an address. The inspector has the same."""
-    words = f"{source}\0{place}\0{trace}"
-    return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+def make_id(*words: str) -> str:
+    """An id that can stand in an address. That of a session is made of its source, its place and its name."""
+    return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
 def write_rows(trace_replay: TraceReplay, file: str) -> Iterator[tuple[str, Row]]:
@@ -61,7 +60,7 @@ def write_rows(trace_replay: TraceReplay, file: str) -> Iterator[tuple[str, Row]
     reported = trace_replay.reported
     if reported is None:
         return
-    keys["session"] = session_id(reported.source, reported.place, reported.trace)
+    keys["session"] = make_id(reported.source, reported.place, reported.trace)
     keys["trace"] = reported.trace
     keys["day"] = day_of(reported.began)
     yield "reported", keys | msgspec.structs.asdict(reported)

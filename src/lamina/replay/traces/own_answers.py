@@ -7,7 +7,8 @@ processes can read files at once and one place decides which answer came first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -21,12 +22,15 @@ from lamina.replay.values import Trace, UnreadableLine
 DIGEST_SIZE = 16
 """Bytes of the digest of an answer."""
 
-LONGEST_TITLE = 60
+LONGEST_TITLE = 120
 """Characters of the first words of a session."""
 
 WITHOUT_TIMES = "it has no times, so nobody can tell when it was"
 
 _BY_CLIENTS = ("<", "Caveat:", "# AGENTS.md")
+
+_TAG = re.compile(r"<(/?)([a-z_-]{1,40})>")
+"""The beginning or the end of what clients put before the first question, as `<system-reminder>`."""
 
 
 class SeenAnswers:
@@ -116,36 +120,49 @@ def _describe(trace: Trace, left_out: frozenset[int]) -> Trace:
         moments = [usage.at for usage in used.values() if usage.at is not None]
         began = min(moments, default=began)
     return msgspec.structs.replace(
-        trace, used=used, copied=left_out, began=began, title=trace.title or _first_words(trace.items)
+        trace, used=used, copied=left_out, began=began, title=trace.title or find_first_words(trace.items)
     )
 
 
-def _first_words(items: Iterable[dict[str, Any]]) -> str:
-    """The beginning of what the user wrote first. What a client put there itself begins with a tag.
+def find_first_words(items: Iterable[Mapping[str, Any]]) -> str:
+    """The beginning of what the user wrote first, without the reminders and files that clients put before it.
 
     `<environment_context>…` is passed over, and `Fix the tests` is a title.
     """
     for item in items:
         if item.get("role") != "user":
             continue
-        words = " ".join(_user_text(item.get("content")).split())
-        if not words or words.startswith(_BY_CLIENTS):
-            continue
-        if len(words) > LONGEST_TITLE:
-            return f"{words[: LONGEST_TITLE - 1]}…"
-        return words
+        for text in reversed(list(_list_texts(item.get("content")))):  # attachments stand before the words
+            words = " ".join(_remove_tagged(text).split())
+            if words and not words.startswith(_BY_CLIENTS):
+                return words[:LONGEST_TITLE]
     return ""
 
 
-def _user_text(content: Any) -> str:
-    """The user's words in a message: its last text that no client put there.
-
-    Attachments and reminders come before the words, each in a block of its own.
-    """
+def _list_texts(content: Any) -> Iterator[str]:
     if isinstance(content, str):
-        return content
-    for block in reversed(list_or_empty(content)):
-        text = text_field(block, "text")
-        if text and not text.startswith(_BY_CLIENTS):
-            return text
-    return ""
+        yield content
+    for block in list_or_empty(content):
+        yield text_field(block, "text")
+
+
+def _remove_tagged(text: str) -> str:
+    """A text without `<name>…</name>`, whatever the name is. A tag that is never closed stays in the text."""
+    # A pattern that refers to the name, `<(name)>.*?</\1>`, takes the square of the length: it reads the
+    # rest of the text for each tag that has no end.
+    tags = list(_TAG.finditer(text))
+    last_ends = {tag[2]: tag.start() for tag in tags if tag[1]}
+    outside: list[str] = []
+    position = 0
+    open_name = ""
+    for tag in tags:
+        is_end, name = tag.groups()
+        if open_name:
+            if is_end and name == open_name:
+                open_name = ""
+                position = tag.end()
+        elif not is_end and last_ends.get(name, -1) > tag.start():
+            outside.append(text[position : tag.start()])
+            open_name = name
+    outside.append(text[position:])
+    return " ".join(outside)
