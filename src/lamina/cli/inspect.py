@@ -10,7 +10,7 @@ import secrets
 import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from lamina.cli.demo_session import SEED, DemoConversation, make_demo
@@ -202,7 +202,7 @@ class DemoSource:
 
     def read(self) -> list[StoredSession]:
         conversations = [demo.conversation for demo in self._demos]
-        return [make_line(each, partial(make_session, each)) for each in conversations]
+        return [make_line(each, cache(partial(make_session, each))) for each in conversations]
 
     @property
     def first_address(self) -> str:
