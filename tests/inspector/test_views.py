@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,26 @@ from lamina.inspector import (
 from lamina.inspector.building import build_call
 from lamina.inspector.built_values import turn_of
 from lamina.inspector.views import Inspector
+from lamina.replay.runs import ReplayOptions, replay_trace
 from tests.inspector.recorded import open_inspector, write_session
+
+CALL = {"id": "x1", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
+INTERRUPTED: list[dict[str, Any]] = [
+    {"role": "user", "content": "Read it."},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "user", "content": "No: wait."},
+    {"role": "assistant", "content": "I wait."},
+    {"role": "tool", "tool_call_id": "of no call", "content": "an orphan"},
+    {"role": "assistant", "content": "I still wait."},
+    {"role": "user", "content": "Go on."},
+    {"role": "assistant", "content": "Going."},
+]
+"""What has to be repaired: a call without a result, and a result without a call."""
 
 
 @pytest.fixture(scope="module")
 def inspector(tmp_path_factory: pytest.TempPathFactory) -> Inspector:
-    return open_inspector(write_session(tmp_path_factory.mktemp("sessions")))
+    return open_inspector(write_session(tmp_path_factory.mktemp("sessions"), extra=INTERRUPTED))
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +53,7 @@ def test_the_list_names_the_session(inspector: Inspector) -> None:
 def test_every_request_is_what_explain_says(inspector: Inspector, session_id: str) -> None:
     """The strip measures all requests in one build; a request that is looked at is built by itself."""
     built = inspector.built(session_id)
-    for call in built.calls[::5]:
+    for call in (*built.calls[:-3:5], *built.calls[-3:]):
         shown = request_views.show_request(inspector, session_id, call.number)
         envelope = build_call(built, call.number).envelope
         manifest = explain(envelope)
@@ -48,6 +63,20 @@ def test_every_request_is_what_explain_says(inspector: Inspector, session_id: st
         assert call.layers == {layer.value: tokens for layer, tokens in manifest.layers.items()}
         assert call.turn == turn_of(envelope.entries, len(envelope.entries))
         assert sum(shown["groups"]["kind"].values()) == sum(entry["tokens"] for entry in shown["entries"])
+
+
+@pytest.mark.parametrize("rules", ["anthropic", "openai", "openai_legacy", "vllm"])
+def test_under_other_rules_a_session_costs_about_what_the_lab_says(
+    rules: str, inspector: Inspector, session_id: str
+) -> None:
+    """The strip takes a request for the last one and more; the lab simulates the cache block by block."""
+    trace = inspector.sessions.get(session_id).conversation.trace
+    options = ReplayOptions(policies=("none",), windows=(400_000,), rules=(rules,), model="gpt-5")
+    [outcome] = replay_trace(trace, options).outcomes
+    calls = inspector.built(session_id, rules).calls
+    assert all(call.simulated for call in calls)
+    assert sum(call.read for call in calls) == pytest.approx(outcome.read, rel=0.06)
+    assert sum(call.equivalents for call in calls) == pytest.approx(outcome.equivalents, rel=0.06)
 
 
 def test_unused_tools_are_listed_first(inspector: Inspector, session_id: str) -> None:

@@ -68,21 +68,9 @@ def list_logged_calls(session: RecordedSession, rules_name: str) -> BuiltSession
             loss=losses.get(number),
         )
         if usage is None:
-            tally = _guess_tally(built, previous, trace.model, rules)
-            tally = _add_unrecorded(tally, unrecorded)
-            dollars = sum_dollars([tally], [call.output], trace.model, rules)
+            built = _add_guess(built, previous, session, rules, unrecorded)
         else:
-            tally = tally_recorded(usage)
-            dollars = price_recorded(usage, trace)
-            built = _add_usage(built, session, usage)
-        built = msgspec.structs.replace(
-            built,
-            read=tally.read,
-            written=tally.written + tally.written_long,
-            uncached=tally.uncached,
-            dollars=dollars,
-            equivalents=input_equivalents(tally, rules, rules.read_share(trace.model)),
-        )
+            built = _add_usage(built, session, usage, rules)
         calls.append(built)
         previous = msgspec.structs.replace(built, at=previous.at if built.at is None else built.at)
     return BuiltSession(
@@ -171,6 +159,15 @@ class _RequestSizes:
         return {name: tokens for name, tokens in layers.items() if tokens}
 
 
+def _add_guess(
+    call: BuiltCall, previous: BuiltCall, session: RecordedSession, rules: CacheRules, unrecorded: int
+) -> BuiltCall:
+    """The call with what a cache would read of it by its rules, and what that costs."""
+    model = session.conversation.trace.model
+    tally = _add_unrecorded(_guess_tally(call, previous, model, rules), unrecorded)
+    return _add_tally(call, tally, model, rules, sum_dollars([tally], [call.output], model, rules))
+
+
 def _guess_tally(call: BuiltCall, previous: BuiltCall, model: str, rules: CacheRules) -> Tally:
     """What a cache would read of a request that continues the last one: all of it, while it is remembered.
 
@@ -196,13 +193,30 @@ def _add_unrecorded(tally: Tally, unrecorded: int) -> Tally:
     return msgspec.structs.replace(tally, uncached=tally.uncached + unrecorded)
 
 
-def _add_usage(call: BuiltCall, session: RecordedSession, usage: RecordedUsage) -> BuiltCall:
+def _add_usage(
+    call: BuiltCall, session: RecordedSession, usage: RecordedUsage, rules: CacheRules
+) -> BuiltCall:
     """The call with what was reported of it, and the cut that lamina recorded for it.
 
     The log of a session has everything in full, so a request of it cannot be measured after a cut.
     """
+    trace = session.conversation.trace
+    call = _add_tally(call, tally_recorded(usage), trace.model, rules, price_recorded(usage, trace))
     call = msgspec.structs.replace(call, simulated=False, reported=usage.total)
-    if not session.conversation.trace.under_lamina:
+    if not trace.under_lamina:
         return call
     call = add_cut(msgspec.structs.replace(call, tokens=usage.total), usage.cut)
     return msgspec.structs.replace(call, continues=not call.cut)
+
+
+def _add_tally(
+    call: BuiltCall, tally: Tally, model: str, rules: CacheRules, dollars: float | None
+) -> BuiltCall:
+    return msgspec.structs.replace(
+        call,
+        read=tally.read,
+        written=tally.written + tally.written_long,
+        uncached=tally.uncached,
+        dollars=dollars,
+        equivalents=input_equivalents(tally, rules, rules.read_share(model)),
+    )
