@@ -58,7 +58,7 @@ def attached(log: Log) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "1", "4711"])
+@pytest.mark.parametrize("hash_seed", ["0", "4711"])
 def test_same_seed_gives_the_same_session_in_every_process(hash_seed: str) -> None:
     env = {**os.environ, "PYTHONHASHSEED": hash_seed, "LC_ALL": "C"}
     printed = subprocess.run(

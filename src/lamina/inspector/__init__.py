@@ -2,10 +2,11 @@
 
     sessions ──▶ building ──▶ views ──▶ pages ──▶ server, or one file
     what was     every call    JSON      HTTP
-    recorded     built again
+    recorded     as it was sent
 
-A recorded session is built again call by call, which is exact because a build is pure. `views` turns builds
-into JSON, and the page in `static` draws that JSON. Nothing is sent anywhere.
+Calls that lamina recorded are shown from its record. Those of another log are built from the messages before
+them, which is exact because a build is pure. `views` turns them into JSON, and the page in `static` draws that
+JSON. Nothing is sent anywhere.
 """
 
 from typing import TYPE_CHECKING
