@@ -4,9 +4,9 @@
     what was     every call    JSON      HTTP
     recorded     as it was sent
 
-Calls that lamina recorded are shown from its record. Those of another log are built from the messages before
-them, which is exact because a build is pure. `views` turns them into JSON, and the page in `static` draws that
-JSON. Nothing is sent anywhere.
+Calls that lamina recorded are shown from its record. Those of another log are built from the messages
+before them, which is exact because a build is pure. `views` turns them into JSON, and the page in `static`
+draws that JSON. Nothing is sent anywhere.
 """
 
 from typing import TYPE_CHECKING

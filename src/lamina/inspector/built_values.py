@@ -71,9 +71,9 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     The rest is known of requests that lamina recorded. `follows` is the number of the request that this one
     repeats, and `why` says after which refusal; `recalled`: its answer recalled something, and the next
     request has that. `status` is the HTTP status of its answer. `is_open`: no answer was recorded.
-    `cut_number`, `cut_before` and `cut_after` are those of the cut that was made for it. `first` and `last`
-    are the seconds to the first and to the last byte of the answer, 0 where they are not known. `entries`,
-    `left_out`, `layers` and `turn` are not known until somebody looks at the request.
+    `cut_number` is that of the cut that was made for it. `first` and `last` are the seconds to the first and
+    to the last byte of the answer, 0 where they are not known. `entries`, `left_out`, `layers` and `turn` are
+    not known until somebody looks at the request.
 
     `loss` is what the cache lost, by what was reported of this call and the ones before it.
     """
@@ -93,7 +93,6 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     uncached: int = 0
     output: int = 0
     dollars: float | None = None
-    equivalents: float = 0.0
     simulated: bool = True
     reported: int | None = None
     turn: int = 0
@@ -104,8 +103,6 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     refusal: str = ""
     is_open: bool = False
     cut_number: int = 0
-    cut_before: int = 0
-    cut_after: int = 0
     first: float = 0.0
     last: float = 0.0
     model: str = ""
@@ -126,8 +123,6 @@ def add_cut(call: BuiltCall, cut: CutNote | None) -> BuiltCall:
         cut=cut.reason,
         cut_lowered=cut.lowered,
         cut_number=cut.number,
-        cut_before=cut.before,
-        cut_after=cut.after,
     )
 
 

@@ -30,7 +30,7 @@ from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import CHAT
-from lamina.replay.outcomes import input_equivalents, sum_dollars
+from lamina.replay.outcomes import sum_dollars
 from lamina.replay.recorded_usage import list_answered, price_recorded, tally_recorded
 from lamina.replay.values import RecordedUsage
 
@@ -70,7 +70,7 @@ def list_logged_calls(session: RecordedSession, rules_name: str) -> BuiltSession
         if usage is None:
             built = _add_guess(built, previous, session, rules, unrecorded)
         else:
-            built = _add_usage(built, session, usage, rules)
+            built = _add_usage(built, session, usage)
         calls.append(built)
         previous = msgspec.structs.replace(built, at=previous.at if built.at is None else built.at)
     return BuiltSession(
@@ -165,7 +165,7 @@ def _add_guess(
     """The call with what a cache would read of it by its rules, and what that costs."""
     model = session.conversation.trace.model
     tally = _add_unrecorded(_guess_tally(call, previous, model, rules), unrecorded)
-    return _add_tally(call, tally, model, rules, sum_dollars([tally], [call.output], model, rules))
+    return _add_tally(call, tally, sum_dollars([tally], [call.output], model, rules))
 
 
 def _guess_tally(call: BuiltCall, previous: BuiltCall, model: str, rules: CacheRules) -> Tally:
@@ -193,15 +193,13 @@ def _add_unrecorded(tally: Tally, unrecorded: int) -> Tally:
     return msgspec.structs.replace(tally, uncached=tally.uncached + unrecorded)
 
 
-def _add_usage(
-    call: BuiltCall, session: RecordedSession, usage: RecordedUsage, rules: CacheRules
-) -> BuiltCall:
+def _add_usage(call: BuiltCall, session: RecordedSession, usage: RecordedUsage) -> BuiltCall:
     """The call with what was reported of it, and the cut that lamina recorded for it.
 
     The log of a session has everything in full, so a request of it cannot be measured after a cut.
     """
     trace = session.conversation.trace
-    call = _add_tally(call, tally_recorded(usage), trace.model, rules, price_recorded(usage, trace))
+    call = _add_tally(call, tally_recorded(usage), price_recorded(usage, trace))
     call = msgspec.structs.replace(call, simulated=False, reported=usage.total)
     if not trace.under_lamina:
         return call
@@ -209,14 +207,11 @@ def _add_usage(
     return msgspec.structs.replace(call, continues=not call.cut)
 
 
-def _add_tally(
-    call: BuiltCall, tally: Tally, model: str, rules: CacheRules, dollars: float | None
-) -> BuiltCall:
+def _add_tally(call: BuiltCall, tally: Tally, dollars: float | None) -> BuiltCall:
     return msgspec.structs.replace(
         call,
         read=tally.read,
         written=tally.written + tally.written_long,
         uncached=tally.uncached,
         dollars=dollars,
-        equivalents=input_equivalents(tally, rules, rules.read_share(model)),
     )

@@ -64,7 +64,6 @@ def show_request(inspector: Inspector, session_id: str, number: int, *, rules: s
                 "turn": entry.turn,
                 "step": entry.step,
                 "own": entry.segment.is_own,
-                "pinned": entry.segment.pinned,
                 "arrived": built.arrivals.get(entry.ref, number),
             }
         )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.caches import CacheRules, rules_for
+from lamina.caches import rules_for
 from lamina.caches.prefix_path import count_common_items
 from lamina.conversations.body_places import (
     LIST_OF_TURNS,
@@ -34,7 +34,6 @@ from lamina.inspector.progress import report_steps
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
 from lamina.models.counters.openai import o200k
-from lamina.replay.outcomes import input_equivalents
 from lamina.replay.traces.recorded_conversations import decode_body
 
 IN_FLIGHT = "no answer was recorded: it was in flight when lamina ended, or still is"
@@ -51,7 +50,7 @@ def list_sent_calls(
     previous: RecordedCall | None = None
     for number in report_steps(range(len(conversation.calls)), "reading requests"):
         call = conversation.calls[number]
-        built = _measure(conversation, number, rules)
+        built = _measure(conversation, number)
         if previous is not None:
             continues = continuations.is_continued(previous, call)
             idle = idle_between(previous.request.at, built.at)
@@ -71,7 +70,7 @@ def list_sent_calls(
     )
 
 
-def _measure(conversation: SentConversation, number: int, rules: CacheRules) -> BuiltCall:
+def _measure(conversation: SentConversation, number: int) -> BuiltCall:
     """One request: its size, and what was reported and paid for it."""
     call = conversation.calls[number]
     request = call.request
@@ -87,7 +86,6 @@ def _measure(conversation: SentConversation, number: int, rules: CacheRules) -> 
         uncached=tally.uncached,
         output=usage.output,
         dollars=price_call(call),
-        equivalents=input_equivalents(tally, rules, rules.read_share(request.model)),
         simulated=False,
         reported=reported,
         model=request.model,

@@ -236,7 +236,7 @@ def make_line(conversation: SentConversation, load: Callable[[], RecordedSession
 
 
 def make_session(conversation: SentConversation) -> RecordedSession:
-    """A recorded conversation, ready to be shown as it was sent, and to be sent again under other settings."""
+    """A recorded conversation, ready to be shown as it was sent, and sent again under other settings."""
     return RecordedSession(
         summary=summarise_sent(conversation),
         history=cache(partial(_read_history, conversation)),

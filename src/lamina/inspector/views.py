@@ -146,10 +146,9 @@ def sum_calls(calls: Sequence[BuiltCall]) -> Json:
     return {
         "calls": len(calls),
         "sent": sum(call.tokens for call in calls),
-        **sum_fields(calls, ["read", "written", "uncached", "output", "equivalents"]),
+        **sum_fields(calls, ["read", "written", "uncached", "output"]),
         "dollars": _sum_dollars(calls),
         "cuts": sum(bool(call.cut) for call in calls),
-        "broken": sum(not call.continues for call in calls),
         "refused": sum(call.is_refused for call in calls),
         "open": sum(call.is_open for call in calls),
         "largest": max((call.tokens for call in calls), default=0),

@@ -11,11 +11,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from lamina.replay.account_sums import (
-    CutSum,
     LossReason,
     list_losses,
     share_of,
-    sum_cuts,
     sum_fields,
     sum_known,
     sum_losses,
@@ -86,8 +84,8 @@ class PlacedSession(msgspec.Struct, frozen=True, kw_only=True):
 class AcrossSessions(msgspec.Struct, frozen=True, kw_only=True):
     """The first page. `priced` sessions have prices, and `dollars` is theirs.
 
-    `reasons` say why caches were lost, with what to do, and `lost` where that was dearest. `cut_sum` is what
-    lamina's cuts cost and saved. `saving` is what `lamina run` would have cost with each setting.
+    `reasons` say why caches were lost, with what to do, and `lost` where that was dearest. `saving` is what
+    `lamina run` would have cost with each setting.
     """
 
     sessions: int
@@ -106,7 +104,6 @@ class AcrossSessions(msgspec.Struct, frozen=True, kw_only=True):
     ended: float | None
     groups: dict[str, list[GroupCost]]
     reasons: list[LossReason]
-    cut_sum: CutSum | None
     saving: Saving | None
     lost: list[PlacedLoss]
     dearest: list[PlacedSession]
@@ -137,7 +134,6 @@ def summarise_across(
         ended=max(moments, default=None),
         groups={by: _list_groups(account, by) for by in GROUPS},
         reasons=sum_losses(losses),
-        cut_sum=sum_cuts(reports),
         saving=compare_settings(reports),
         lost=_find_losses(sessions)[:MOST],
         dearest=_find_dearest(sessions),
