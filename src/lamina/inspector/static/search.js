@@ -1,7 +1,7 @@
 // Search to the place: every place where a text stands, with the words around it, and filters that narrow them.
 import { get } from "./api.js";
 import { go, readAddress } from "./address.js";
-import { button, date, h, number, plural } from "./dom.js";
+import { button, date, h, plural } from "./dom.js";
 
 const ROLES = [["", "anyone"], ["user", "the user"], ["assistant", "the model"], ["tool", "a tool"], ["system", "system text"]];
 const SIGHTS = [["", "in sight or not"], ["in", "in sight at the end"], ["out", "left out at the end"]];

@@ -366,7 +366,7 @@ function niceStep(amount) {
   return share <= 5 ? 5 * size : 10 * size;
 }
 
-function drawBar(pen, { call, x, width }, session, { dearest }, y, { bad, faint }) {
+function drawBar(pen, { call, x, width }, session, { dearest }, y, { faint }) {
   const size = call.tokens + session.unrecorded;
   const all = call.read + call.written + call.uncached;
   let bottom = 0;
@@ -402,7 +402,7 @@ function drawSeen(pen, { x, width }, state) {
 function signOf(call, hasPause, compacted) {
   if (call.refusal && !call.is_open) return ["✕", call.status ? String(call.status) : "error", "bad"];
   if (call.cut) return ["✂", "cut", "ink"];
-  if (isLost(call)) return ["▼", call.loss ? `lost ${tokens(call.loss.tokens)}` : "lost", "bad"];
+  if (isLost(call)) return ["▼", `lost ${tokens(call.loss.tokens)}`, "bad"];
   if (call.follows !== null && call.follows !== undefined) return ["↺", call.why ? "again" : "recall", "ink"];
   if (compacted.has(call.number)) return ["◇", "compacted", "faint"];
   if (hasPause) return ["‖", span(call.idle), "faint"];
