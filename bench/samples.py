@@ -70,5 +70,31 @@ def reported_usage(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         cached = sent
 
 
+@contextmanager
+def sample_searches() -> Iterator[Path]:
+    """A folder with one conversation and one collection of documents, each with a question."""
+    turns = [
+        {"id": "t1", "text": "The retry policy waits two seconds.", "speaker": "Ana", "session": 1},
+        {"id": "t2", "text": "The invoice is due on Friday.", "speaker": "Ben", "session": 1},
+        {"id": "t3", "text": "Parcels leave the depot at noon.", "speaker": "Ana", "session": 2},
+    ]
+    asked = [{"q": "How long does the retry policy wait?", "evidence": ["t1"]}]
+    corpus = [
+        {"_id": "d1", "title": "Retries", "text": "A request is retried three times."},
+        {"_id": "d2", "title": "Limits", "text": "At most twenty requests a minute."},
+    ]
+    with TemporaryDirectory(prefix="lamina-bench-") as name:
+        folder = Path(name)
+        (folder / "memory/dev").mkdir(parents=True)
+        documents = folder / "retrieval/dev/made_up"
+        documents.mkdir(parents=True)
+        conversation = {"conversation_id": "c1", "turns": turns, "questions": asked}
+        write_lines(folder / "memory/dev/talks.jsonl", [conversation])
+        write_lines(documents / "corpus.jsonl", corpus)
+        write_lines(documents / "queries.jsonl", [{"_id": "q1", "text": "How often is a request retried?"}])
+        (documents / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n", encoding="utf-8")
+        yield folder
+
+
 def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

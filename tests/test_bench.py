@@ -85,6 +85,14 @@ def check_replay(figures: Any) -> None:
         assert found.get(broken, 0) == 0
 
 
+def check_search(figures: Any) -> None:
+    assert {name: set(ways) for name, ways in figures.items()} == {
+        "talks": {"plain BM25", "words"},
+        "made_up": {"plain BM25", "words"},
+    }
+    assert all(ways["words"]["R@5"] == 1 for ways in figures.values())
+
+
 def check_simulators(figures: Any) -> None:
     assert set(figures) >= {"openai_legacy", "anthropic, 5m", "anthropic, fitted lifetime"}
     for row in figures.values():
@@ -100,6 +108,13 @@ def check_store(figures: Any) -> None:
     (tail,) = figures["tails"]
     assert tail["messages"] == 1_000
     assert positive(tail["tail_us"], tail["raw_us"])
+
+
+def check_why_miss(figures: Any) -> None:
+    assert sum(row["tried"] for row in figures["faults"]) > 20
+    assert all(row["right"] <= row["tried"] for row in figures["faults"])
+    assert all(row["right"] == row["tried"] > 0 for row in figures["harmless"] if row["tried"])
+    assert {row[0] for row in figures["times"]} == {"anthropic", "openai_chat"}
 
 
 def check_fuzz(figures: Any) -> None:
@@ -128,23 +143,39 @@ def check_talks(figures: Any) -> None:
     assert positive(*(row["cost"] for row in figures))
 
 
+def check_frontier(figures: Any) -> None:
+    (panel,) = figures
+    assert {policy for policy, _, _ in panel["points"]} == {"lamina", "sliding", "drop_oldest"}
+
+
+def check_working_window(figures: Any) -> None:
+    ways = {row["way"] for row in figures["rows"]}
+    assert ways == {"everything", "by price", "64,000", "96,000", "128,000", "192,000", "hindsight"}
+    assert len({row["model"] for row in figures["rows"]}) == 6
+    assert all(row["cost"] == pytest.approx(1) for row in figures["rows"] if row["way"] == "everything")
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "counting": check_counting,
     "engines": check_engines,
     "estimate": check_estimate,
     "fit_request": check_fit_request,
+    "frontier": check_frontier,
     "fuzz": check_fuzz,
     "gateway": check_gateway,
     "markers": check_markers,
     "policies": check_policies,
     "replay": check_replay,
+    "search": check_search,
     "simulators": check_simulators,
     "store": check_store,
     "talks": check_talks,
+    "why_miss": check_why_miss,
+    "working_window": check_working_window,
 }
 
 
-QUICKEST = frozenset(("store",))
+QUICKEST = frozenset(("frontier", "search", "store"))
 """The others take seconds even in their quick form, over code that many tests run: for `make seeds`."""
 
 BENCHES = [
@@ -191,7 +222,7 @@ def test_a_bench_runs_and_what_it_writes_makes_sense(name: str, tmp_path: Path) 
 def test_a_bench_that_needs_sessions_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("policies", "replay"):
+    for name in ("policies", "replay", "why_miss"):
         program = str(BENCH / f"{name}.py")
         monkeypatch.setattr(sys, "argv", [program])
         with pytest.raises(SystemExit) as ended:
