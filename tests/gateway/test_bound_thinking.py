@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import AsyncExitStack
+from functools import partial
+from http import HTTPStatus
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import anthropic
 import pytest
 
 from lamina.dialects.anthropic.server import BETAS
+from lamina.gateway.config import GatewaySettings
 from tests.fitting.test_bound_loop import (
     REQUEST,
     STEPS,
@@ -99,3 +103,55 @@ async def ask_through_gateway(model: BoundModel, store: Path, messages: list[Any
             answer = await client.messages.create(**REQUEST, messages=messages)
     content = [block.model_dump(mode="json", exclude_unset=True) for block in answer.content]
     messages.append({"role": "assistant", "content": content})
+
+
+def test_an_upstream_that_refuses_the_thinking_and_the_switch_answers_the_request_of_the_client(
+    tmp_path: Path,
+) -> None:
+    """The client reads what is wrong with its own request, not with a field that it did not send."""
+    with bound_model(make_script(STEPS)) as model:
+        with open_wrapped(model, window=WINDOW) as client:
+            _, messages = run_loop(client.messages.create)
+        model.binding.knows_switch = False
+        messages.append({"role": "user", "content": "And now?"})
+        with pytest.raises(anthropic.BadRequestError, match="bound to a different conversation"):
+            asyncio.run(ask_through_gateway(model, tmp_path / "gateway.db", messages))
+
+
+def test_a_late_refusal_takes_back_no_cut_of_a_later_request(tmp_path: Path) -> None:
+    """A client that did not wait has continued its conversation before its first request was refused."""
+    with bound_model(make_script(STEPS)) as model:
+        with open_wrapped(model, window=WINDOW) as client:
+            _, messages = run_loop(client.messages.create)
+        settings = settings_for(model.url, tmp_path / "gateway.db", upstream={"budget": 16_000})
+        asyncio.run(ask_two_at_once(model, settings, [*messages, {"role": "user", "content": "And now?"}]))
+
+
+async def ask_two_at_once(model: BoundModel, settings: GatewaySettings, messages: list[Any]) -> None:
+    """Ask, go on with a text that needs a cut before the first request is refused, and go on again."""
+    waits = asyncio.Event()
+    refuses = threading.Event()
+    loop = asyncio.get_running_loop()
+    answer = model.answer
+
+    def answer_late(request: dict[str, Any], betas: str) -> tuple[int, str, str]:
+        status, media_type, text = answer(request, betas)
+        if status != HTTPStatus.OK:
+            loop.call_soon_threadsafe(waits.set)
+            refuses.wait()
+        return status, media_type, text
+
+    model.answer = answer_late  # type: ignore[method-assign]
+    async with run_gateway(settings) as gateway:
+        client = anthropic.AsyncAnthropic(base_url=gateway.url, api_key="none", max_retries=0)
+        async with client:
+            ask = partial(client.messages.create, **REQUEST, extra_headers={"x-lamina-conversation": "loop"})
+            first = asyncio.create_task(ask(messages=messages))
+            await waits.wait()
+            longer = [*messages, {"role": "user", "content": "What about this? " * 2_000}]
+            await ask(messages=longer)
+            refuses.set()
+            with pytest.raises(anthropic.InternalServerError, match="another request has continued"):
+                await first
+            await ask(messages=[*longer, {"role": "user", "content": "Well?"}])
+        assert len(gateway.events("cut")) == 1

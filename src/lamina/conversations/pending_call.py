@@ -189,9 +189,11 @@ class PendingCall:
 
         Returns False if it cannot be asked, or the caller has said that it must not be.
         """
-        ledger = record_unbound(self._conversation.state.ledger)
-        fitted = self._fit(self._current_budget(), ledger=ledger)
+        conversation: Conversation = self._conversation
+        self._conversation = conversation.with_state(ledger=record_unbound(conversation.state.ledger))
+        fitted = self._fit(self._current_budget())
         if not fitted.headers:
+            self._conversation = conversation
             return False
         self._note_failed("refused for its thinking")
         self._fitted = fitted
@@ -414,11 +416,10 @@ class PendingCall:
             return Usage(cleared=self._conversation.usage.cleared)
         return usage
 
-    def _fit(self, budget: Budget, *, ledger: Ledger | None = None) -> Fitted:
+    def _fit(self, budget: Budget) -> Fitted:
         """Fit the request with what is remembered of its conversation, and record that in the trace.
 
-        Without a `ledger`, that of the conversation holds. A request that is over the budget is not failed
-        yet: `shrink` tries again.
+        A request that is over the budget is not failed yet: `shrink` tries again.
         """
         conversation: Conversation = self._conversation
         try:
@@ -426,7 +427,7 @@ class PendingCall:
                 fitted = fit_request(
                     self._request,
                     dialect=self._dialect,
-                    ledger=ledger or conversation.state.ledger,
+                    ledger=conversation.state.ledger,
                     usage=conversation.usage,
                     policy=self._current_policy(budget),
                     drop_block=self._model not in self._conversations.without_switch,

@@ -10,7 +10,8 @@ it as a part of the history. So the answer gets one sentence that says so, in th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from typing import Any
 
@@ -154,13 +155,25 @@ def change_field(holder: Any, name: str, value: Any) -> Any:
     old_value = read_field(holder, name)
     if old_value is value or (isinstance(value, int | str) and old_value == value):
         return holder
+    if isinstance(holder, Mapping):
+        return update_dict(holder, {name: value})
     if hasattr(holder, "model_copy"):
         return holder.model_copy(update={name: value})
     changed = copy(holder)
-    if isinstance(changed, dict):
-        changed[name] = value
-    else:
-        setattr(changed, name, value)
+    setattr(changed, name, value)
+    return changed
+
+
+def update_dict(holder: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A dict with other values in these fields: of the same sort, or a plain one if that cannot be copied."""
+    changed = None
+    # The attributes of a dict that is its own `__dict__` would keep the old values in a copy.
+    if isinstance(holder, dict) and getattr(holder, "__dict__", None) is not holder:
+        with suppress(Exception):  # a foreign class may do anything when it is copied
+            changed = copy(holder)
+    if changed is None:
+        changed = dict(holder)
+    changed.update(fields)
     return changed
 
 

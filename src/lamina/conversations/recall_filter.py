@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from lamina.conversations.recall_answers import (
     is_recall,
     shows_client_call,
     strip_recalls,
+    update_dict,
 )
 from lamina.conversations.stream_filters import filter_for
 from lamina.dialects.anthropic.server import read_cleared
@@ -292,10 +292,10 @@ def _update(holder: Any, path: Path, fields: Json) -> Any:
     """An answer with other fields in the object at this path. Whatever sort of dict it is, it stays."""
     if path:
         name, *inner_path = path
-        return change_field(holder, name, _update(holder.get(name), tuple(inner_path), fields))
-    changed = copy(holder)
-    changed.update({name: value for name, value in fields.items() if value != holder.get(name)})
-    return changed
+        return change_field(holder, name, _update(read_field(holder, name), tuple(inner_path), fields))
+    if not isinstance(holder, Mapping):  # an object in a dict
+        return fields
+    return update_dict(holder, {name: value for name, value in fields.items() if value != holder.get(name)})
 
 
 def _rebuild(event: Any, completed: Json, changed: Path) -> Any:

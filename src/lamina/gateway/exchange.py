@@ -245,7 +245,10 @@ class ProxiedExchange:
             if mended is None:
                 await relay.relay_error(answer, error_body)
                 return None
-        sending = self._send(incoming, mended, why=f"refused with the status {answer.status}")
+        why = f"refused with the status {answer.status}"
+        if mended.betas != outgoing.betas:  # an upstream that does not know the switch is asked without it
+            return await self._send_fitting(incoming, mended, relay, why=why)
+        sending = self._send(incoming, mended, why=why)
         async with sending as answer:
             self._record.first_byte()
             return await relay.relay(mended, answer, sending)

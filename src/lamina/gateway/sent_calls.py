@@ -1,7 +1,7 @@
 """Follows requests that were sent: mends refused ones, learns from answers, adds what the model recalled.
 
-A refused request is mended if the gateway knows a remedy, once. If that is refused as well, the client gets
-the error:
+A refused request is mended if the gateway knows a remedy. If what was sent instead is refused as well, the
+client gets that error, unless it is about the switch that the client did not ask for:
 
 - The request is too long: it is fitted into the window that the error names, or else as small as it can be.
 - The server does not know the switch that drops unbound thinking: the request is fitted anew without it.
@@ -114,7 +114,9 @@ class SentCalls:
 
     async def _fit_anew(self, refused: _RefusedRequest, ledger: Ledger) -> OutgoingRequest | None:
         """The request, fitted and saved as if its conversation had this ledger before it."""
-        _, call, conversation = refused
+        sent, call, conversation = refused
+        if conversation.state.requests != sent.number:  # its ledger has the cuts of a later request
+            raise _continued_meanwhile()
         conversation.state = msgspec.structs.replace(conversation.state, ledger=ledger)
         try:
             fitted = await self._call_fitter.fit(call, conversation, ledger=ledger)
@@ -173,7 +175,7 @@ class SentCalls:
         )
         async with self._index.lock(conversation.workspace, conversation.family):
             if conversation.state.requests != state.requests:
-                raise Refusal(503, "another request has continued this conversation", retry_after=1)
+                raise _continued_meanwhile()
             try:
                 await self._saver.save(conversation, next_state)
             except StoreGone:
@@ -276,6 +278,10 @@ class SentCalls:
             else:
                 conversation.state = state
                 return
+
+
+def _continued_meanwhile() -> Refusal:
+    return Refusal(503, "another request has continued this conversation", retry_after=1)
 
 
 def _learn_usage(sent: OutgoingRequest, conversation: LiveConversation, usage: Usage) -> bool:
