@@ -514,7 +514,9 @@ class StreamMemo:
             self.is_bare = self.is_bare and written is not None and marker not in written
             for block in read(message, position, self._state):
                 self._add(block)
-        self._messages = seen_messages.add(new_messages)
+        # The last messages are often written anew. Their newest objects are those that come again.
+        settled = max(len(seen_messages) - TAIL, 0)
+        self._messages = seen_messages.first(settled).add(messages[settled:])
         self._basis = basis
         return self.blocks
 
