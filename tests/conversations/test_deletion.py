@@ -52,6 +52,7 @@ from tests.conversations.recorded import (
     record_talk,
 )
 from tests.servers.postgres import shared
+from tests.sessions.talking import awaited
 
 TALK = "claude-code-5f0c1b7a"
 WAYS = ("conversation", "message", "prune")
@@ -113,25 +114,23 @@ def find_in_files(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "way"), CASES)
-def test_a_deleted_secret_is_in_no_file(kind: str, way: str, tmp_path: Path) -> None:
-    async def delete() -> None:
-        async with open_kind(kind, tmp_path) as store:
-            await fill(store, all_doors=not kind.startswith("sealed"))
-            before = find_in_files(tmp_path)
-            if kind.startswith("sealed"):
-                assert not before
-                before_texts = await read_everything(store)
-                assert all(secret in before_texts for secret in SECRETS)
-            else:
-                assert {entry.partition(": ")[2] for entry in before} == {*SECRETS}
-            await delete_all_ways(store, way)
-            # while the store is open, its write-ahead log is there too
-            assert find_in_files(tmp_path) == []
-            texts = await read_everything(store)
-            assert not [secret for secret in SECRETS if secret in texts]
+@awaited
+async def test_a_deleted_secret_is_in_no_file(kind: str, way: str, tmp_path: Path) -> None:
+    async with open_kind(kind, tmp_path) as store:
+        await fill(store, all_doors=not kind.startswith("sealed"))
+        before = find_in_files(tmp_path)
+        if kind.startswith("sealed"):
+            assert not before
+            before_texts = await read_everything(store)
+            assert all(secret in before_texts for secret in SECRETS)
+        else:
+            assert {entry.partition(": ")[2] for entry in before} == {*SECRETS}
+        await delete_all_ways(store, way)
+        # while the store is open, its write-ahead log is there too
         assert find_in_files(tmp_path) == []
-
-    anyio.run(delete)
+        texts = await read_everything(store)
+        assert not [secret for secret in SECRETS if secret in texts]
+    assert find_in_files(tmp_path) == []
 
 
 async def read_everything(store: Store) -> str:
@@ -156,65 +155,58 @@ def search_workspace() -> str:
     return place.workspace
 
 
-def test_everything_of_a_conversation_goes_and_its_family_stays() -> None:
-    async def delete() -> None:
-        store = MemoryStore()
-        await fill(store)
-        assert await delete_conversation(store, "", TALK)
-        for where in (conversation_place("default", TALK), answer_place("default", "resp-1")):
-            page = await store.read(where)
-            assert not page.head.count
-        family = await store.read(family_place("default", "family-1"))
-        assert {record.body for record in family.records} == {b"lowered"}
-        assert family.head.count == 2  # another process may be adding a record at this moment
-        assert not await delete_conversation(store, "", TALK)
-        assert await delete_conversation(store, "", "lowered")
-        assert not (await store.read(family_place("default", "family-1"))).head.count
-
-    anyio.run(delete)
+@awaited
+async def test_everything_of_a_conversation_goes_and_its_family_stays() -> None:
+    store = MemoryStore()
+    await fill(store)
+    assert await delete_conversation(store, "", TALK)
+    for where in (conversation_place("default", TALK), answer_place("default", "resp-1")):
+        page = await store.read(where)
+        assert not page.head.count
+    family = await store.read(family_place("default", "family-1"))
+    assert {record.body for record in family.records} == {b"lowered"}
+    assert family.head.count == 2  # another process may be adding a record at this moment
+    assert not await delete_conversation(store, "", TALK)
+    assert await delete_conversation(store, "", "lowered")
+    assert not (await store.read(family_place("default", "family-1"))).head.count
 
 
 @pytest.mark.parametrize("window", [4_000, 1_000])
-def test_an_open_session_does_not_bring_a_message_back(window: int) -> None:
+@awaited
+async def test_an_open_session_does_not_bring_a_message_back(window: int) -> None:
     """In the small window a digest quotes the message; in the large one it is sent in full until then."""
     told = "the word is rosebud-and-nothing-else"
-
-    async def delete() -> None:
-        store = MemoryStore()
-        policy = Policy(budget=Budget(window=window))
-        async with Session.open(store, "talk", model="gpt-5", policy=policy) as session:
-            envelope = await session.ask(f"Remember that {told}, please.")
-            for number in range(12):
-                await session.record("Noted. " * 20)
-                envelope = await session.ask(f"Question {number}: {'and so on ' * 20}")
-            await session.record("An answer.")
-            assert told in str(envelope.sent)
-            assert bool(envelope.ledger.folds) == (window == 1_000)
-            await delete_message(store, "", "talk", text=told)
-            envelope = await session.ask("And now?")
-            assert told not in str(envelope.sent)
-            await session.record("The end.")
-            for place in (Where("", "talk"), conversation_place("default", "talk")):
-                page = await store.read(place)
-                assert told.encode() not in page.head.state
-                assert not any(told.encode() in record.body for record in page.records)
-
-    anyio.run(delete)
+    store = MemoryStore()
+    policy = Policy(budget=Budget(window=window))
+    async with Session.open(store, "talk", model="gpt-5", policy=policy) as session:
+        envelope = await session.ask(f"Remember that {told}, please.")
+        for number in range(12):
+            await session.record("Noted. " * 20)
+            envelope = await session.ask(f"Question {number}: {'and so on ' * 20}")
+        await session.record("An answer.")
+        assert told in str(envelope.sent)
+        assert bool(envelope.ledger.folds) == (window == 1_000)
+        await delete_message(store, "", "talk", text=told)
+        envelope = await session.ask("And now?")
+        assert told not in str(envelope.sent)
+        await session.record("The end.")
+        for place in (Where("", "talk"), conversation_place("default", "talk")):
+            page = await store.read(place)
+            assert told.encode() not in page.head.state
+            assert not any(told.encode() in record.body for record in page.records)
 
 
-def test_an_answer_to_an_erased_question_can_be_recorded_again() -> None:
-    async def delete() -> None:
-        store = MemoryStore()
-        async with Session.open(store, "talk", model="gpt-5") as session:
-            await session.ask("The word is rosebud-and-nothing-else.")
-            await delete_message(store, "", "talk", text="rosebud-and-nothing-else")
-            with pytest.raises(Conflict, match="its state has changed"):
-                await session.record("Noted.")
+@awaited
+async def test_an_answer_to_an_erased_question_can_be_recorded_again() -> None:
+    store = MemoryStore()
+    async with Session.open(store, "talk", model="gpt-5") as session:
+        await session.ask("The word is rosebud-and-nothing-else.")
+        await delete_message(store, "", "talk", text="rosebud-and-nothing-else")
+        with pytest.raises(Conflict, match="its state has changed"):
             await session.record("Noted.")
-            assert "rosebud" not in str(session.log)
-            assert "Noted." in str(session.log)
-
-    anyio.run(delete)
+        await session.record("Noted.")
+        assert "rosebud" not in str(session.log)
+        assert "Noted." in str(session.log)
 
 
 class TwoDeleters(MemoryStore):
@@ -231,140 +223,126 @@ class TwoDeleters(MemoryStore):
         return page
 
 
-def test_two_processes_delete_two_members_of_a_family() -> None:
-    async def delete() -> None:
-        store = TwoDeleters()
-        await fill(store)
-        await record_talk(store, name="third", family="family-1")
-        assert await delete_conversation(store, "", TALK)
-        family = await store.read(family_place("default", "family-1"))
-        assert {record.body for record in family.records} == {b"lowered"}
-
-    anyio.run(delete)
+@awaited
+async def test_two_processes_delete_two_members_of_a_family() -> None:
+    store = TwoDeleters()
+    await fill(store)
+    await record_talk(store, name="third", family="family-1")
+    assert await delete_conversation(store, "", TALK)
+    family = await store.read(family_place("default", "family-1"))
+    assert {record.body for record in family.records} == {b"lowered"}
 
 
-def test_a_damaged_conversation_is_deleted_with_what_names_it() -> None:
-    async def delete() -> None:
-        store = MemoryStore()
-        await record_talk(store)
-        await store.append(conversation_place("default", TALK), [], state=b"damaged")
-        assert await delete_conversation(store, "", TALK)
-        for where in (answer_place("default", "resp-2"), family_place("default", "family-1")):
-            assert not (await store.read(where)).head.count
-
-    anyio.run(delete)
+@awaited
+async def test_a_damaged_conversation_is_deleted_with_what_names_it() -> None:
+    store = MemoryStore()
+    await record_talk(store)
+    await store.append(conversation_place("default", TALK), [], state=b"damaged")
+    assert await delete_conversation(store, "", TALK)
+    for where in (answer_place("default", "resp-2"), family_place("default", "family-1")):
+        assert not (await store.read(where)).head.count
 
 
-def test_an_erased_message_leaves_the_rest_of_the_record_readable() -> None:
-    async def erase() -> None:
-        store = MemoryStore()
-        await record_talk(store)
-        before = await read_record(store, "default", TALK)
-        erased = await delete_message(store, "", TALK, text=RESULT)
-        assert erased.messages == 1
-        after = await read_record(store, "default", TALK)
-        assert [call.request for call in after.calls] == [call.request for call in before.calls]
-        assert [after.is_erased(call) for call in after.calls] == [False, True, True, True]
-        assert not any(before.is_erased(call) for call in before.calls)
-        came = json.loads(after.came_body(after.calls[3]) or b"")
-        expected = list_messages()
-        expected[2]["content"] = MARK
-        assert came["messages"] == expected
-        sent = json.loads(after.sent_body(after.calls[3]) or b"")
-        assert [message["content"] for message in sent["messages"]] == [MARK, expected[4]["content"]]
-        assert after.answer_body(after.calls[1]) == before.answer_body(before.calls[1])
-        assert after.ledger(after.calls[3]).cuts
-        assert not after.ledger(after.calls[3]).folds
-        kept = await read_recorded_log(store, "default", TALK)
-        assert kept is not None
-        assert "something of it was erased" in describe_kept(kept.state, kept.record)
-        assert not kept.state.ledger.folds
-        assert not kept.state.exchanges
-        assert PROMPT in kept.state.title
-        await delete_message(store, "", TALK, text=PROMPT)
-        assert decode_state((await store.read(conversation_place("default", TALK))).head.state).title == MARK
-
-    anyio.run(erase)
+@awaited
+async def test_an_erased_message_leaves_the_rest_of_the_record_readable() -> None:
+    store = MemoryStore()
+    await record_talk(store)
+    before = await read_record(store, "default", TALK)
+    erased = await delete_message(store, "", TALK, text=RESULT)
+    assert erased.messages == 1
+    after = await read_record(store, "default", TALK)
+    assert [call.request for call in after.calls] == [call.request for call in before.calls]
+    assert [after.is_erased(call) for call in after.calls] == [False, True, True, True]
+    assert not any(before.is_erased(call) for call in before.calls)
+    came = json.loads(after.came_body(after.calls[3]) or b"")
+    expected = list_messages()
+    expected[2]["content"] = MARK
+    assert came["messages"] == expected
+    sent = json.loads(after.sent_body(after.calls[3]) or b"")
+    assert [message["content"] for message in sent["messages"]] == [MARK, expected[4]["content"]]
+    assert after.answer_body(after.calls[1]) == before.answer_body(before.calls[1])
+    assert after.ledger(after.calls[3]).cuts
+    assert not after.ledger(after.calls[3]).folds
+    kept = await read_recorded_log(store, "default", TALK)
+    assert kept is not None
+    assert "something of it was erased" in describe_kept(kept.state, kept.record)
+    assert not kept.state.ledger.folds
+    assert not kept.state.exchanges
+    assert PROMPT in kept.state.title
+    await delete_message(store, "", TALK, text=PROMPT)
+    assert decode_state((await store.read(conversation_place("default", TALK))).head.state).title == MARK
 
 
-def test_a_text_that_a_stream_splits_is_erased_with_the_whole_stream() -> None:
-    async def erase() -> None:
-        store = MemoryStore()
-        await record_talk(store)
-        await delete_message(store, "", TALK, text=ANSWER)
-        record = await read_record(store, "default", TALK)
-        bodies = [record.answer_body(call) for call in record.calls]
-        assert bodies[1] == b""
-        assert json.loads(bodies[2] or b"")["choices"][0]["message"]["content"] == MARK
-        assert b"welcome" not in (bodies[0] or b"")
-        assert "You" in (bodies[3] or b"").decode()
-
-    anyio.run(erase)
+@awaited
+async def test_a_text_that_a_stream_splits_is_erased_with_the_whole_stream() -> None:
+    store = MemoryStore()
+    await record_talk(store)
+    await delete_message(store, "", TALK, text=ANSWER)
+    record = await read_record(store, "default", TALK)
+    bodies = [record.answer_body(call) for call in record.calls]
+    assert bodies[1] == b""
+    assert json.loads(bodies[2] or b"")["choices"][0]["message"]["content"] == MARK
+    assert b"welcome" not in (bodies[0] or b"")
+    assert "You" in (bodies[3] or b"").decode()
 
 
-def test_a_text_that_gemini_splits_over_one_list_is_erased_with_the_whole_answer() -> None:
-    async def erase() -> None:
-        store = MemoryStore()
-        writer = RecordWriter()
-        prompt = {"role": "user", "parts": [{"text": "What does the letter say?"}]}
-        request = json.dumps({"model": "gemini-3-pro", "contents": [prompt]}).encode()
-        writer.add_sent(SentRequest(id="r1", at=float(NOON), dialect="gemini"), body=request)
-        # Without alt=sse, Gemini sends a stream as one JSON list.
-        half = len(ANSWER) // 2
-        chunks = [
-            {"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]}
-            for text in (ANSWER[:half], ANSWER[half:])
-        ]
-        answered = Answered(id="r1", at=float(NOON), status=200, content_type="application/json")
-        writer.add_answer(answered, body=json.dumps(chunks).encode())
-        state = msgspec.json.encode(ConversationState(door="gateway", dialect="gemini"))
-        await store.append(conversation_place("default", TALK), writer.encode(), expect=0, state=state)
+@awaited
+async def test_a_text_that_gemini_splits_over_one_list_is_erased_with_the_whole_answer() -> None:
+    store = MemoryStore()
+    writer = RecordWriter()
+    prompt = {"role": "user", "parts": [{"text": "What does the letter say?"}]}
+    request = json.dumps({"model": "gemini-3-pro", "contents": [prompt]}).encode()
+    writer.add_sent(SentRequest(id="r1", at=float(NOON), dialect="gemini"), body=request)
+    # Without alt=sse, Gemini sends a stream as one JSON list.
+    half = len(ANSWER) // 2
+    chunks = [
+        {"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]}
+        for text in (ANSWER[:half], ANSWER[half:])
+    ]
+    answered = Answered(id="r1", at=float(NOON), status=200, content_type="application/json")
+    writer.add_answer(answered, body=json.dumps(chunks).encode())
+    state = msgspec.json.encode(ConversationState(door="gateway", dialect="gemini"))
+    await store.append(conversation_place("default", TALK), writer.encode(), expect=0, state=state)
 
-        erased = await delete_message(store, "", TALK, text=ANSWER)
-        assert erased.messages == 1
-        record = await read_record(store, "default", TALK)
-        assert record.answer_body(record.calls[0]) == b""
-        assert record.sent_body(record.calls[0]) == request
-
-    anyio.run(erase)
+    erased = await delete_message(store, "", TALK, text=ANSWER)
+    assert erased.messages == 1
+    record = await read_record(store, "default", TALK)
+    assert record.answer_body(record.calls[0]) == b""
+    assert record.sent_body(record.calls[0]) == request
 
 
-def test_a_session_goes_on_after_a_message_of_it_was_erased() -> None:
-    async def erase() -> None:
-        store = MemoryStore()
-        await keep_session(store)
-        await delete_message(store, "", "support-42", text=RESULT)
-        async with open_search(store, workspace="") as index:
-            assert await index.sources() == {}
-        async with Session.open(store, "support-42", workspace="") as session:
-            assert RESULT not in str(session.log)
-            await session.ask("And now?")
-            request = str(session.explain().rows)
-            assert RESULT not in request
-            assert len(session.log) == 7
-
-    anyio.run(erase)
+@awaited
+async def test_a_session_goes_on_after_a_message_of_it_was_erased() -> None:
+    store = MemoryStore()
+    await keep_session(store)
+    await delete_message(store, "", "support-42", text=RESULT)
+    async with open_search(store, workspace="") as index:
+        assert await index.sources() == {}
+    async with Session.open(store, "support-42", workspace="") as session:
+        assert RESULT not in str(session.log)
+        await session.ask("And now?")
+        request = str(session.explain().rows)
+        assert RESULT not in request
+        assert len(session.log) == 7
 
 
-def test_a_message_is_named_by_its_handle_or_key() -> None:
-    async def erase() -> None:
-        store = MemoryStore()
-        await record_talk(store)
-        kept = await read_recorded_log(store, "default", TALK)
-        assert kept is not None
-        [key] = [
-            handle(each.content) for each in identify_segments(kept.log) if RESULT in str(each.segment.parts)
-        ]
+@awaited
+async def test_a_message_is_named_by_its_handle_or_key() -> None:
+    store = MemoryStore()
+    await record_talk(store)
+    kept = await read_recorded_log(store, "default", TALK)
+    assert kept is not None
+    [key] = [
+        handle(each.content) for each in identify_segments(kept.log) if RESULT in str(each.segment.parts)
+    ]
+    await delete_message(store, "", TALK, key=key)
+    texts = await read_everything(store)
+    assert RESULT not in texts
+    assert PROMPT in texts
+    with pytest.raises(StoreError, match="nothing that is stored"):
         await delete_message(store, "", TALK, key=key)
-        texts = await read_everything(store)
-        assert RESULT not in texts
-        assert PROMPT in texts
-        with pytest.raises(StoreError, match="nothing that is stored"):
-            await delete_message(store, "", TALK, key=key)
-        with pytest.raises(BadInput):
-            await delete_message(store, "", TALK)
-
-    anyio.run(erase)
+    with pytest.raises(BadInput):
+        await delete_message(store, "", TALK)
 
 
 async def record_one(store: Store, request: dict[str, Any], answer: dict[str, Any], *, status: int) -> None:
@@ -379,7 +357,8 @@ async def record_one(store: Store, request: dict[str, Any], answer: dict[str, An
 
 
 @pytest.mark.parametrize("word", ["stop", "gpt-4o", "assistant", "function", "chat.completion"])
-def test_a_message_that_is_a_word_of_the_api_goes_alone(word: str) -> None:
+@awaited
+async def test_a_message_that_is_a_word_of_the_api_goes_alone(word: str) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     messages = [
         {"role": "user", "content": word},
@@ -394,22 +373,19 @@ def test_a_message_that_is_a_word_of_the_api_goes_alone(word: str) -> None:
         "model": "gpt-4o",
         "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
     }
-
-    async def erase() -> None:
-        store = MemoryStore()
-        await record_one(store, request, answer, status=200)
-        before = await read_record(store, "default", TALK)
-        assert (await delete_message(store, "", TALK, text=word)).messages == 1
-        after = await read_record(store, "default", TALK)
-        body = json.loads(after.sent_body(after.calls[0]) or b"")
-        assert body == {**request, "messages": [{"role": "user", "content": MARK}, *messages[1:]]}
-        assert after.answer_body(after.calls[0]) == before.answer_body(before.calls[0])
-        assert [call.request for call in after.calls] == [call.request for call in before.calls]
-
-    anyio.run(erase)
+    store = MemoryStore()
+    await record_one(store, request, answer, status=200)
+    before = await read_record(store, "default", TALK)
+    assert (await delete_message(store, "", TALK, text=word)).messages == 1
+    after = await read_record(store, "default", TALK)
+    body = json.loads(after.sent_body(after.calls[0]) or b"")
+    assert body == {**request, "messages": [{"role": "user", "content": MARK}, *messages[1:]]}
+    assert after.answer_body(after.calls[0]) == before.answer_body(before.calls[0])
+    assert [call.request for call in after.calls] == [call.request for call in before.calls]
 
 
-def test_what_cannot_be_erased_is_named() -> None:
+@awaited
+async def test_what_cannot_be_erased_is_named() -> None:
     """An error of the provider quotes the message, and so does the user. Nothing repeats the text."""
     text = "The word is rosebud-and-nothing-else."
     messages = [
@@ -418,24 +394,21 @@ def test_what_cannot_be_erased_is_named() -> None:
         {"role": "user", "content": f"I said: {text}"},
     ]
     error = {"error": {"message": f"invalid: {text}", "type": "invalid_request_error"}}
-
-    async def erase() -> None:
-        store = MemoryStore()
-        await record_one(store, {"model": "gpt-4o", "messages": messages}, error, status=400)
-        [first, second] = await find_messages(store, "", TALK, "rosebud")
-        with pytest.raises(NotErased) as problem:
-            await delete_message(store, "", TALK, key=first.key)
-        assert problem.value.places == ("request r1: messages[2].content", "answer to r1: error.message")
-        assert "rosebud" not in str(problem.value)
-        assert [message.key for message in await find_messages(store, "", TALK, "rosebud")] == [second.key]
-        with pytest.raises(NotErased) as problem:
-            await delete_message(store, "", TALK, text="rosebud-and-nothing-else")
-        assert (problem.value.places, problem.value.erased) == (("answer to r1: error.message",), 1)
-
-    anyio.run(erase)
+    store = MemoryStore()
+    await record_one(store, {"model": "gpt-4o", "messages": messages}, error, status=400)
+    [first, second] = await find_messages(store, "", TALK, "rosebud")
+    with pytest.raises(NotErased) as problem:
+        await delete_message(store, "", TALK, key=first.key)
+    assert problem.value.places == ("request r1: messages[2].content", "answer to r1: error.message")
+    assert "rosebud" not in str(problem.value)
+    assert [message.key for message in await find_messages(store, "", TALK, "rosebud")] == [second.key]
+    with pytest.raises(NotErased) as problem:
+        await delete_message(store, "", TALK, text="rosebud-and-nothing-else")
+    assert (problem.value.places, problem.value.erased) == (("answer to r1: error.message",), 1)
 
 
-def test_a_store_that_cannot_replace_says_so() -> None:
+@awaited
+async def test_a_store_that_cannot_replace_says_so() -> None:
     class Appending:
         def __init__(self) -> None:
             self._store = MemoryStore()
@@ -444,25 +417,20 @@ def test_a_store_that_cannot_replace_says_so() -> None:
             self.list = self._store.list
             self.delete = self._store.delete
 
-    async def erase() -> None:
-        store = Appending()
-        assert not isinstance(store, Rekeyable)
+    store = Appending()
+    assert not isinstance(store, Rekeyable)
+    await record_talk(store)
+    with pytest.raises(StoreError, match="cannot replace"):
+        await delete_message(store, "", TALK, text=PROMPT)
+
+
+@awaited
+async def test_a_sealed_record_that_was_erased_is_still_proven(tmp_path: Path) -> None:
+    async with open_kind("sealed sqlite", tmp_path) as store:
         await record_talk(store)
-        with pytest.raises(StoreError, match="cannot replace"):
-            await delete_message(store, "", TALK, text=PROMPT)
-
-    anyio.run(erase)
-
-
-def test_a_sealed_record_that_was_erased_is_still_proven(tmp_path: Path) -> None:
-    async def erase() -> None:
-        async with open_kind("sealed sqlite", tmp_path) as store:
-            await record_talk(store)
-            await delete_message(store, "", TALK, text=PROMPT)
-        async with open_kind("sealed sqlite", tmp_path) as store:
-            await verify(store, conversation_place("default", TALK))  # type: ignore[arg-type]
-
-    anyio.run(erase)
+        await delete_message(store, "", TALK, text=PROMPT)
+    async with open_kind("sealed sqlite", tmp_path) as store:
+        await verify(store, conversation_place("default", TALK))  # type: ignore[arg-type]
 
 
 def test_a_record_with_an_unknown_base_is_not_read_in_part() -> None:

@@ -18,6 +18,7 @@ from lamina.segments import segment
 from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
+from tests.sessions.talking import awaited
 
 SMALL = Policy(budget=Budget(window=1_500), context_tools=True)
 """A window in which a few turns are folded under a digest, which quotes what the user said."""
@@ -45,28 +46,26 @@ async def take_step(session: Session, step: str, told: list[str], erased: set[st
 @given(steps=STEPS)
 @example(steps=[("ask", 0, 0), ("record", 0, 0), ("erase", 0, 0), ("ask", 0, 0)])
 @example(steps=[*[("ask", 0, 0), ("record", 0, 0)] * 8, ("erase", 0, 1), ("ask", 0, 0), ("ask", 1, 0)])
-def test_what_is_erased_comes_back_from_no_open_session(steps: list[tuple[str, int, int]]) -> None:
-    async def trial() -> None:
-        store = MemoryStore()
-        told: list[str] = []
-        erased: set[str] = set()
-        async with (
-            Session.open(store, "talk", model="gpt-5", policy=SMALL) as one,
-            Session.open(store, "talk", model="gpt-5", policy=SMALL) as other,
-        ):
-            for step, chosen, number in steps:
-                with suppress(Conflict, StoreError, BadInput):
-                    if step == "erase" and told:
-                        word = told[number % len(told)]
-                        await delete_message(store, "", "talk", text=word)
-                        erased.add(word)
-                    else:
-                        await take_step((one, other)[chosen], step, told, erased)
-        page = await store.read(Where("", "talk"))
-        stored = page.head.state + b"".join(record.body for record in page.records)
-        assert not [word for word in erased if word.encode() in stored]
-
-    anyio.run(trial)
+@awaited
+async def test_what_is_erased_comes_back_from_no_open_session(steps: list[tuple[str, int, int]]) -> None:
+    store = MemoryStore()
+    told: list[str] = []
+    erased: set[str] = set()
+    async with (
+        Session.open(store, "talk", model="gpt-5", policy=SMALL) as one,
+        Session.open(store, "talk", model="gpt-5", policy=SMALL) as other,
+    ):
+        for step, chosen, number in steps:
+            with suppress(Conflict, StoreError, BadInput):
+                if step == "erase" and told:
+                    word = told[number % len(told)]
+                    await delete_message(store, "", "talk", text=word)
+                    erased.add(word)
+                else:
+                    await take_step((one, other)[chosen], step, told, erased)
+    page = await store.read(Where("", "talk"))
+    stored = page.head.state + b"".join(record.body for record in page.records)
+    assert not [word for word in erased if word.encode() in stored]
 
 
 def test_a_session_without_news_writes_without_a_conflict() -> None:
@@ -90,17 +89,14 @@ def test_a_session_without_news_writes_without_a_conflict() -> None:
         pytest.fail(str(conflict))
 
 
-def test_a_segment_of_the_callers_own_kind_is_erased_with_its_name() -> None:
+@awaited
+async def test_a_segment_of_the_callers_own_kind_is_erased_with_its_name() -> None:
     """Whoever erases does not have the caller's table of kinds."""
     kinds = {**KINDS, "ticket": Kind(tag="ticket", role=Role.USER, layer=Layer.TURN, attachment=True)}
-
-    async def trial() -> None:
-        store = MemoryStore()
-        ticket = segment("ticket", "user", "The printer is on fire.", key="printer.txt")
-        async with Session.open(store, "talk", model="gpt-5", policy=Policy(kinds=kinds)) as session:
-            await session.ask("What is open?", attach=[ticket])
-            await delete_message(store, "", "talk", text="on fire")
-        page = await store.read(Where("", "talk"))
-        assert not [item for item in page.records if b"on fire" in item.body or b"printer" in item.body]
-
-    anyio.run(trial)
+    store = MemoryStore()
+    ticket = segment("ticket", "user", "The printer is on fire.", key="printer.txt")
+    async with Session.open(store, "talk", model="gpt-5", policy=Policy(kinds=kinds)) as session:
+        await session.ask("What is open?", attach=[ticket])
+        await delete_message(store, "", "talk", text="on fire")
+    page = await store.read(Where("", "talk"))
+    assert not [item for item in page.records if b"on fire" in item.body or b"printer" in item.body]

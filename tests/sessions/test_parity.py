@@ -94,17 +94,15 @@ async def played(store: Store, numbers: list[int], dialect: str, *, restarts: bo
     library=st.sampled_from(("in_place", "hoisted")),
 )
 @settings(max_examples=10)
-def test_a_session_reloaded_at_any_turn_builds_the_same_bytes(
+@awaited
+async def test_a_session_reloaded_at_any_turn_builds_the_same_bytes(
     dialect: str, numbers: list[int], library: Any
 ) -> None:
-    async def both() -> None:
-        layout = Layout(library=library)
-        whole = await played(MemoryStore(), numbers, dialect, restarts=False, layout=layout)
-        assert await played(MemoryStore(), numbers, dialect, restarts=True, layout=layout) == whole
-        for request in (request for pending, request in whole if pending):
-            assert DIALECTS[dialect].wire.check(json.loads(request)) == []
-
-    anyio.run(both)
+    layout = Layout(library=library)
+    whole = await played(MemoryStore(), numbers, dialect, restarts=False, layout=layout)
+    assert await played(MemoryStore(), numbers, dialect, restarts=True, layout=layout) == whole
+    for request in (request for pending, request in whole if pending):
+        assert DIALECTS[dialect].wire.check(json.loads(request)) == []
 
 
 LONG = [number for turn in range(14) for number in (101 + 8 * turn, 3 + 24 * turn, 19 + 8 * turn)]

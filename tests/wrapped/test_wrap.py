@@ -18,6 +18,7 @@ from lamina import BadInput, Budget, Fitted, Form
 from lamina.core.tokens import Counter
 from lamina.core.wording import text_of
 from lamina.testing.model_server import ModelServer, run_model_server
+from tests.sessions.talking import awaited
 from tests.talking import SPEAKERS, Answer, Speaker, Wire, entered, listing, named, refusing
 
 TURNS = (30, pytest.param(60, marks=pytest.mark.thorough))
@@ -240,16 +241,13 @@ def test_every_other_error_is_the_sdks_own_and_nothing_is_sent_twice(
 
 
 @each_speaker
-def test_a_server_that_is_not_there_is_the_sdks_own_error(speaker: Speaker) -> None:
+@awaited
+async def test_a_server_that_is_not_there_is_the_sdks_own_error(speaker: Speaker) -> None:
     with run_model_server(window=256) as gone:
         url = gone.url
-
-    async def talk() -> None:
+    with pytest.raises((openai.APIConnectionError, anthropic.APIConnectionError)):
         async with speaker.wrapped(url, budget=Budget(window=WINDOW)) as client:
             await speaker.ask(client, speaker.past(1))
-
-    with pytest.raises((openai.APIConnectionError, anthropic.APIConnectionError)):
-        asyncio.run(talk())
 
 
 @pytest.mark.parametrize("by_name", [False, True], ids=["found", "named"])

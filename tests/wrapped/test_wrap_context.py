@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import anthropic
@@ -12,7 +11,8 @@ import pytest
 import lamina
 from lamina import Policy
 from lamina.core.tokens import BYTES4
-from tests.wrapped.scripted_api import Call, Said, ScriptedApi, scripted_api
+from tests.sessions.talking import awaited
+from tests.wrapped.scripted_api import Call, Said, scripted_api
 from tests.wrapped.test_wrap_recall import (
     BUDGET,
     FACT,
@@ -56,8 +56,9 @@ def script_for(api: Api) -> Any:
 
 @WAYS
 @each_api
-def test_a_pin_is_answered_inside_the_call_and_holds_in_this_branch_alone(api: Api, ask: Any) -> None:
-    async def talk(served: ScriptedApi) -> None:
+@awaited
+async def test_a_pin_is_answered_inside_the_call_and_holds_in_this_branch_alone(api: Api, ask: Any) -> None:
+    with scripted_api(script_for(api)) as served:
         client = wrap(api, served.url)
         history: list[Any] = []
         for part in range(9):
@@ -82,6 +83,3 @@ def test_a_pin_is_answered_inside_the_call_and_holds_in_this_branch_alone(api: A
             other += (await ask(api, client, other))[0]
         assert "p1" not in flatten(served.requests[-1])
         await close(client)
-
-    with scripted_api(script_for(api)) as served:
-        asyncio.run(talk(served))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import anthropic
@@ -22,8 +22,9 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.usage import find_usage
 from lamina.fitting.policy import RecallChoice
 from lamina.fitting.recalls import PIECE
+from tests.sessions.talking import awaited
 from tests.talking import all_of, entered, got
-from tests.wrapped.scripted_api import Call, Said, ScriptedApi, estimate_size, scripted_api
+from tests.wrapped.scripted_api import Call, Said, Script, ScriptedApi, estimate_size, scripted_api
 
 BUDGET = Budget(window=3_000, reserve=200, keep_last=1)
 HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')
@@ -198,6 +199,19 @@ def long_answer(last: str) -> str:
     return "Go on. " * 240
 
 
+@asynccontextmanager
+async def recalling(
+    api: Api, script: Script, *, ask: Any = None, **options: Any
+) -> AsyncIterator[tuple[ScriptedApi, Any, list[Any]]]:
+    """What was served, a client, and a history of which a cut has lowered the first answer."""
+    with scripted_api(script) as served:
+        client = api.client(served.url, **options)
+        history: list[Any] = []
+        await fill(api, ask or ask_whole, client, history, 9)
+        yield served, client, history
+        await close(client)
+
+
 async def fill(api: Api, ask: Any, client: Any, history: list[Any], turns: int) -> None:
     """Talk until the first answer has been lowered. Only the first and the last turn are asked for."""
     for turn in range(turns):
@@ -218,11 +232,9 @@ def prefixes_hold(api: Api, requests: list[dict[str, Any]], start: int) -> None:
 
 
 @each_api_and_way
-def test_the_model_gets_the_text_and_the_client_only_the_answer(api: Api, ask: Any) -> None:
-    async def talk(served: ScriptedApi) -> None:
-        client = api.client(served.url)
-        history: list[Any] = []
-        await fill(api, ask, client, history, 9)
+@awaited
+async def test_the_model_gets_the_text_and_the_client_only_the_answer(api: Api, ask: Any) -> None:
+    async with recalling(api, remembering(api), ask=ask) as (served, client, history):
         assert all(HANDLE.search(flatten(r)) is None for r in served.requests if len(r["tools"]) == 1)
         start = len(served.requests)
         history.append(user("When opens the harbour?"))
@@ -238,10 +250,6 @@ def test_the_model_gets_the_text_and_the_client_only_the_answer(api: Api, ask: A
         assert 0 < first < start
         assert all('"recall"' in tool for tool in tools[first:])
         assert '"recall"' not in flatten(history)
-        await close(client)
-
-    with scripted_api(remembering(api)) as served:
-        asyncio.run(talk(served))
 
 
 async def close(client: Any) -> None:
@@ -249,13 +257,10 @@ async def close(client: Any) -> None:
 
 
 @each_api
-def test_the_client_sees_what_was_written_in_all_rounds_since_it_pays_for_all(api: Api) -> None:
+@awaited
+async def test_the_client_sees_what_was_written_in_all_rounds_since_it_pays_for_all(api: Api) -> None:
     """Its input is that of the last round, by which a client decides when to compact its history."""
-
-    async def talk(served: ScriptedApi) -> None:
-        client = api.client(served.url)
-        history: list[Any] = []
-        await fill(api, ask_whole, client, history, 9)
+    async with recalling(api, remembering(api)) as (served, client, history):
         before = len(served.requests)
         history.append(user("When opens the harbour?"))
         answer = await got(api.resource(client).create(**api.request(history)))
@@ -263,18 +268,12 @@ def test_the_client_sees_what_was_written_in_all_rounds_since_it_pays_for_all(ap
         usage = find_usage(answer)
         assert usage.output == 2 * 9
         assert usage.input == estimate_size(served.requests[-1])
-        await close(client)
-
-    with scripted_api(remembering(api)) as served:
-        asyncio.run(talk(served))
 
 
 @each_api_and_way
-def test_what_the_model_says_before_a_recall_is_put_back_in_its_place(api: Api, ask: Any) -> None:
-    async def talk(served: ScriptedApi) -> None:
-        client = api.client(served.url)
-        history: list[Any] = []
-        await fill(api, ask, client, history, 9)
+@awaited
+async def test_what_the_model_says_before_a_recall_is_put_back_in_its_place(api: Api, ask: Any) -> None:
+    async with recalling(api, remembering(api, "Let me look."), ask=ask) as (served, client, history):
         start = len(served.requests)
         history.append(user("When opens the harbour?"))
         answer, text = await ask(api, client, history)
@@ -283,10 +282,6 @@ def test_what_the_model_says_before_a_recall_is_put_back_in_its_place(api: Api, 
         await ask(api, client, history)
         prefixes_hold(api, served.requests, start)
         assert flatten(served.requests[-1]).count("Let me look.") == 1
-        await close(client)
-
-    with scripted_api(remembering(api, "Let me look.")) as served:
-        asyncio.run(talk(served))
 
 
 def mixed(api: Api) -> Callable[[dict[str, Any]], Said]:
@@ -309,11 +304,11 @@ def mixed(api: Api) -> Callable[[dict[str, Any]], Said]:
 
 @pytest.mark.parametrize("ask", [ask_whole, ask_helper])
 @each_api
-def test_a_recall_beside_a_call_of_the_client_is_answered_with_the_clients_result(api: Api, ask: Any) -> None:
-    async def talk(served: ScriptedApi) -> None:
-        client = api.client(served.url)
-        history: list[Any] = []
-        await fill(api, ask, client, history, 9)
+@awaited
+async def test_a_recall_beside_a_call_of_the_client_is_answered_with_the_clients_result(
+    api: Api, ask: Any
+) -> None:
+    async with recalling(api, mixed(api), ask=ask) as (served, client, history):
         start = len(served.requests)
         history.append(user("When opens the harbour?"))
         answer, _ = await ask(api, client, history)
@@ -327,10 +322,6 @@ def test_a_recall_beside_a_call_of_the_client_is_answered_with_the_clients_resul
         history += [*answer, user("Thanks.")]
         await ask(api, client, history)
         prefixes_hold(api, served.requests, start)
-        await close(client)
-
-    with scripted_api(mixed(api)) as served:
-        asyncio.run(talk(served))
 
 
 def plain(turns: list[Any]) -> Iterator[Any]:
@@ -346,7 +337,8 @@ def plain(turns: list[Any]) -> Iterator[Any]:
 
 @pytest.mark.parametrize("name", ["messages", "completions", "responses"])
 @pytest.mark.parametrize(("ask", "is_async"), [(ask_whole, False), (ask_events, True), (ask_helper, False)])
-def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
+@awaited
+async def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
     name: str,
     ask: Any,
     is_async: bool,  # noqa: FBT001
@@ -363,10 +355,7 @@ def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
             return [Call("recall", {"key": handles[0], "find": "opens at"}, f"r{next(numbers)}")]
         return [long_answer(flatten(api.turns(request)[-1]))]
 
-    async def talk(served: ScriptedApi) -> None:
-        client = api.client(served.url)
-        history: list[Any] = []
-        await fill(api, ask, client, history, 9)
+    async with recalling(api, script, ask=ask) as (served, client, history):
         start = len(served.requests)
         history.append(user("When opens the harbour?"))
         answer, text = await ask(api, client, history)
@@ -377,10 +366,6 @@ def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
         await ask(api, client, history)
         prefixes_hold(api, served.requests, start)
         assert NOTICE in flatten(served.requests[-1])
-        await close(client)
-
-    with scripted_api(script) as served:
-        asyncio.run(talk(served))
 
 
 def test_the_notice_in_a_stream_does_not_repeat_its_usage() -> None:
@@ -396,13 +381,10 @@ def test_the_notice_in_a_stream_does_not_repeat_its_usage() -> None:
 
 
 @each_api
-def test_a_raw_response_has_no_recall_in_what_it_parses(api: Api) -> None:
+@awaited
+async def test_a_raw_response_has_no_recall_in_what_it_parses(api: Api) -> None:
     """Other libraries call `with_raw_response`, to have the headers beside the answer."""
-
-    async def talk(served: ScriptedApi) -> None:
-        client = api.client(served.url)
-        history: list[Any] = []
-        await fill(api, ask_whole, client, history, 9)
+    async with recalling(api, mixed(api)) as (_served, client, history):
         history.append(user("When opens the harbour?"))
         raw_resource = api.resource(client).with_raw_response
         whole = await got(raw_resource.create(**api.request(history)))
@@ -413,20 +395,14 @@ def test_a_raw_response_has_no_recall_in_what_it_parses(api: Api) -> None:
         shown = flatten([answer.model_dump(mode="json") for answer in answers])
         assert shown.count('"read_file"') >= 2
         assert '"recall"' not in shown
-        await close(client)
-
-    with scripted_api(mixed(api)) as served:
-        asyncio.run(talk(served))
 
 
 @pytest.mark.parametrize("name", ["messages", "completions", "responses"])
-def test_a_raw_response_is_that_of_the_last_answer(name: str) -> None:
+@awaited
+async def test_a_raw_response_is_that_of_the_last_answer(name: str) -> None:
     api = Api(name, is_async=False)
 
-    async def talk(served: ScriptedApi) -> None:
-        client = api.client(served.url)
-        history: list[Any] = []
-        await fill(api, ask_whole, client, history, 9)
+    async with recalling(api, remembering(api)) as (_served, client, history):
         history.append(user("When opens the harbour?"))
         raw_resource = api.resource(client).with_raw_response
         _, text = take_answer(api, raw_resource.create(**api.request(history)).parse())
@@ -435,66 +411,42 @@ def test_a_raw_response_is_that_of_the_last_answer(name: str) -> None:
         shown = flatten([event.model_dump(mode="json") for event in events])
         assert "It says: " in shown
         assert '"recall"' not in shown
-        await close(client)
-
-    with scripted_api(remembering(api)) as served:
-        asyncio.run(talk(served))
 
 
-def test_a_caller_who_reads_the_bytes_of_an_answer_gets_no_recall_in_them() -> None:
+@awaited
+async def test_a_caller_who_reads_the_bytes_of_an_answer_gets_no_recall_in_them() -> None:
     api = Api("completions", is_async=False)
 
-    async def talk(served: ScriptedApi) -> None:
-        client = api.client(served.url)
-        history: list[Any] = []
-        await fill(api, ask_whole, client, history, 9)
+    async with recalling(api, remembering(api)) as (served, client, history):
         assert len(served.requests[-1]["tools"]) == 2
         history.append(user("Thanks."))
         with api.resource(client).with_streaming_response.create(**api.request(history)) as response:
             assert "Fine." in response.text()
         assert len(served.requests[-1]["tools"]) == 1
         assert HANDLE.search(flatten(served.requests[-1])) is None
-        await close(client)
-
-    with scripted_api(remembering(api)) as served:
-        asyncio.run(talk(served))
-
-
-async def recall_in_stream(served: ScriptedApi, api: Api, client: Any) -> list[Any]:
-    """Talk until a stream has a recall in it, and read that stream up to the text after it."""
-    history: list[Any] = []
-    await fill(api, ask_whole, client, history, 9)
-    history.append(user("When opens the harbour?"))
-    stream = await got(api.resource(client).create(**api.request(history), stream=True))
-    start = len(served.requests)
-    if not api.is_async:
-        for event in stream:
-            if len(served.requests) > start and "delta" in event.type:
-                break
-    else:
-        async for event in stream:
-            if len(served.requests) > start and "delta" in event.type:
-                break
-    assert len(served.requests) == start + 1
-    return [stream, history]
 
 
 @pytest.mark.parametrize("api", [Api("responses", is_async=is_async) for is_async in (False, True)])
-def test_a_stream_that_recalled_closes_all_its_streams_and_its_id_names_the_last_answer(api: Api) -> None:
+@awaited
+async def test_a_stream_that_recalled_closes_all_its_streams_and_names_the_last_answer(
+    api: Api,
+) -> None:
     responses: list[Any] = []
 
     async def note_later(response: Any) -> None:
         responses.append(response)
 
-    async def talk(served: ScriptedApi) -> None:
-        client = api.client(served.url)
-        hooks = client._client.event_hooks  # noqa: SLF001
-        note = note_later if api.is_async else responses.append
-        client._client.event_hooks = {**hooks, "response": [note]}  # noqa: SLF001
-        stream, history = await recall_in_stream(served, api, client)
+    async with recalling(api, remembering(api)) as (served, client, history):
+        client._client.event_hooks["response"].append(note_later if api.is_async else responses.append)  # noqa: SLF001
+        history.append(user("When opens the harbour?"))
+        stream = await got(client.responses.create(**api.request(history), stream=True))
+        async for event in each(stream):
+            if len(responses) > 1 and "delta" in event.type:
+                break
+        assert len(responses) == 2
         assert not responses[-1].is_closed
         await got(stream.close())
-        assert [response.is_closed for response in responses[-2:]] == [True, True]
+        assert [response.is_closed for response in responses] == [True, True]
 
         events = await all_of(await got(client.responses.create(**api.request(history), stream=True)))
         shown_id = events[-1].response.id
@@ -503,14 +455,21 @@ def test_a_stream_that_recalled_closes_all_its_streams_and_its_id_names_the_last
         await got(client.responses.create(**request, previous_response_id=shown_id))
         number = int(shown_id.removeprefix("resp_"))
         assert served.requests[-1]["previous_response_id"] not in (shown_id, f"resp_{number - 1}")
-        await close(client)
 
-    with scripted_api(remembering(api)) as served:
-        asyncio.run(talk(served))
+
+async def each(stream: Any) -> AsyncIterator[Any]:
+    """The events of a stream, of a sync client or an async one."""
+    if hasattr(stream, "__aiter__"):
+        async for event in stream:
+            yield event
+        return
+    for event in stream:
+        yield event
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_a_client_goes_on_by_id_after_a_recall_beside_its_own_call(streams: bool) -> None:  # noqa: FBT001
+@awaited
+async def test_a_client_goes_on_by_id_after_a_recall_beside_its_own_call(streams: bool) -> None:  # noqa: FBT001
     """The API waits for the result of the recall as well, and the client knows nothing of it."""
     api = Api("responses", is_async=False)
 
@@ -521,10 +480,7 @@ def test_a_client_goes_on_by_id_after_a_recall_beside_its_own_call(streams: bool
         recall = Call("recall", {"key": HANDLE.findall(flatten(request))[0], "find": "opens at"}, "r1")
         return [recall, Call("read_file", {"path": "a.txt"}, "c1")]
 
-    async def talk(served: ScriptedApi) -> None:
-        client = api.client(served.url)
-        history: list[Any] = []
-        await fill(api, ask_whole, client, history, 9)
+    async with recalling(api, script) as (served, client, history):
         request = api.request([*history, user("When opens the harbour?")])
         if streams:
             answer = list(client.responses.create(**request, stream=True))[-1].response
@@ -536,27 +492,17 @@ def test_a_client_goes_on_by_id_after_a_recall_beside_its_own_call(streams: bool
         recalled, own_result = served.requests[-1]["input"]
         assert (recalled["call_id"], own_result["call_id"]) == ("r1", "c1")
         assert FACT in recalled["output"]
-        await close(client)
-
-    with scripted_api(script) as served:
-        asyncio.run(talk(served))
 
 
-def test_with_recall_off_no_handle_is_shown_and_no_tool_is_added() -> None:
+@awaited
+async def test_with_recall_off_no_handle_is_shown_and_no_tool_is_added() -> None:
     api = Api("completions", is_async=False)
 
-    async def talk(served: ScriptedApi) -> None:
-        client = api.client(served.url, recall="off")
-        history: list[Any] = []
-        await fill(api, ask_whole, client, history, 9)
+    async with recalling(api, lambda _: ["Go on. " * 240], recall="off") as (served, client, _history):
         assert client.fitted.ledger.cuts
         assert all(len(request["tools"]) == 1 for request in served.requests)
         assert HANDLE.search(flatten(served.requests)) is None
         assert "[shortened]" in flatten(served.requests) or "<digest covers" in flatten(served.requests)
-        client.close()
-
-    with scripted_api(lambda _: ["Go on. " * 240]) as served:
-        asyncio.run(talk(served))
 
 
 def test_a_clients_own_recall_tool_is_left_alone() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,8 +19,9 @@ from lamina.conversations.recall_filter import UsageSum
 from lamina.core.tokens import BYTES4
 from lamina.dialects.usage import find_usage
 from lamina.fitting.policy import Policy
+from tests.sessions.talking import awaited
 from tests.talking import all_of, got
-from tests.wrapped.scripted_api import Call, Said, ScriptedApi, scripted_api
+from tests.wrapped.scripted_api import Call, Said, scripted_api
 from tests.wrapped.test_wrap_recall import BUDGET, FACT, HANDLE, flatten, long_answer
 
 READ_FILE: dict[str, Any] = {"name": "read_file", "description": "", "parameters": {"type": "object"}}
@@ -141,8 +141,9 @@ def remembering(way: Way) -> Callable[[dict[str, Any]], Said]:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way)))
-def test_the_model_gets_the_text_and_the_client_only_the_answer(way: Way) -> None:
-    async def talk(served: ScriptedApi) -> None:
+@awaited
+async def test_the_model_gets_the_text_and_the_client_only_the_answer(way: Way) -> None:
+    with scripted_api(remembering(way)) as served:
         client = way.client(served.url)
         history = await way.fill(client)
         start = len(served.requests)
@@ -169,28 +170,22 @@ def test_the_model_gets_the_text_and_the_client_only_the_answer(way: Way) -> Non
             assert way.turns(after)[: len(way.turns(before))] == way.turns(before)
             assert before["tools"] == after["tools"]
 
-    with scripted_api(remembering(way)) as served:
-        asyncio.run(talk(served))
-
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("name", ["gemini", "ollama"])
-def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
+@awaited
+async def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
     name: str,
     streams: bool,  # noqa: FBT001
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(recall_loop, "ROUNDS", 2)
     way = Way(name, is_async=streams, streams=streams)
-
-    async def talk(served: ScriptedApi) -> None:
+    with scripted_api(remembering(way)) as served:
         client = way.client(served.url)
         history = await way.fill(client)
         _, text = await way.ask(client, [*history, way.user("Only recall.")])
         assert text == NOTICE
-
-    with scripted_api(remembering(way)) as served:
-        asyncio.run(talk(served))
 
 
 class Record(dict[str, Any]):

@@ -20,6 +20,7 @@ from lamina.errors import KeyNeeded
 from lamina.stores.memory import MemoryStore
 from lamina.stores.sealed import generate
 from lamina.wrapped import conversation
+from tests.sessions.talking import awaited
 from tests.wrapped.scripted_api import ScriptedApi, scripted_api
 from tests.wrapped.test_wrap_recall import (
     FACT,
@@ -66,14 +67,15 @@ def _threads_left(before: set[threading.Thread]) -> set[threading.Thread]:
 
 @pytest.mark.parametrize("name", ["", "support-42"], ids=["found", "named"])
 @each_api
-def test_a_restart_changes_no_byte(api: Api, name: str, tmp_path: Path) -> None:
+@awaited
+async def test_a_restart_changes_no_byte(api: Api, name: str, tmp_path: Path) -> None:
     """A cut and a recall come before the restart, and every later request continues the last one."""
 
     def start(url: str) -> Any:
         client = api.client(url, store=tmp_path / "chats.db")
         return conversation(client, name) if name else client
 
-    async def talk(served: ScriptedApi) -> None:
+    with scripted_api(remembering(api)) as served:
         history: list[Any] = []
         first = start(served.url)
         await fill(api, ask_whole, first, history, 9)
@@ -91,9 +93,6 @@ def test_a_restart_changes_no_byte(api: Api, name: str, tmp_path: Path) -> None:
             await close(later)
         assert len(served.requests) == begin + 4
         prefixes_hold(api, served.requests, begin)
-
-    with scripted_api(remembering(api)) as served:
-        asyncio.run(talk(served))
 
 
 def test_two_clients_on_one_store_send_what_one_would_send(tmp_path: Path) -> None:
@@ -116,8 +115,9 @@ def test_two_clients_on_one_store_send_what_one_would_send(tmp_path: Path) -> No
     assert any(len(request["tools"]) == 2 for request in bodies[0])
 
 
-def test_conversations_that_begin_alike_are_told_apart(tmp_path: Path) -> None:
-    async def talk(served: ScriptedApi) -> None:
+@awaited
+async def test_conversations_that_begin_alike_are_told_apart(tmp_path: Path) -> None:
+    with scripted_api(remembering(CHAT)) as served:
         histories: list[list[Any]] = [[], []]
         for turn in range(10):
             for number, history in enumerate(histories):
@@ -130,9 +130,6 @@ def test_conversations_that_begin_alike_are_told_apart(tmp_path: Path) -> None:
             last = flatten(served.requests[-2 + number])
             assert f"{number}: part 9" in last
             assert f"{1 - number}: part" not in last
-
-    with scripted_api(remembering(CHAT)) as served:
-        asyncio.run(talk(served))
 
 
 def test_a_sealed_store_needs_its_key_and_holds_no_words(tmp_path: Path) -> None:

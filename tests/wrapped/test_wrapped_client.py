@@ -22,6 +22,7 @@ import lamina
 from lamina import BadInput, Budget, BudgetExceeded, Policy
 from lamina.core.tokens import BYTES4
 from lamina.testing.model_server import COUNTER, MODEL, ModelServer, run_model_server
+from tests.sessions.talking import awaited
 from tests.talking import SPEAKERS, Speaker, Wire, entered, got, named
 
 WINDOW = 2048
@@ -55,17 +56,15 @@ def too_long() -> dict[str, Any]:
 
 
 @each_speaker
-def test_it_is_an_instance_of_what_it_wraps(server: ModelServer, speaker: Speaker) -> None:
-    async def check() -> None:
-        bare = speaker.client(server.url)
-        async with speaker.wrapped(server.url, budget=Budget(window=WINDOW)) as client:
-            assert isinstance(client, type(bare))
-            assert repr(client).startswith("lamina.wrap(<")
-        async with entered(bare, speaker):
-            assert not bare.is_closed()
-        assert client.is_closed()
-
-    asyncio.run(check())
+@awaited
+async def test_it_is_an_instance_of_what_it_wraps(server: ModelServer, speaker: Speaker) -> None:
+    bare = speaker.client(server.url)
+    async with speaker.wrapped(server.url, budget=Budget(window=WINDOW)) as client:
+        assert isinstance(client, type(bare))
+        assert repr(client).startswith("lamina.wrap(<")
+    async with entered(bare, speaker):
+        assert not bare.is_closed()
+    assert client.is_closed()
 
 
 def test_attributes_that_are_no_endpoints_are_the_clients_own(client: Any) -> None:
