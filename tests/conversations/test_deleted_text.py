@@ -19,19 +19,25 @@ from lamina.conversations.recall_loop import RecallExchange, RecallPlace
 from lamina.conversations.shelf import forget_lost_text
 from lamina.conversations.store import WORKSPACE, conversation_place, conversation_workspace
 from lamina.core.tokens import STRICT
+from lamina.core.values import Ref, Wish
 from lamina.dialects.openai_chat import DIALECT
 from lamina.fitting.policy import Policy
 from lamina.stores.memory import MemoryStore
+from tests.core.test_reminders import chat
 
 Messages = list[dict[str, Any]]
 
+FILLED = 18
+"""So many turns are more than the window of these talks has room for."""
+
 
 class Change(NamedTuple):
-    """What a user does to the history before the next question."""
+    """What a user does to the history before the next question; `asks` about this turn first."""
 
     kind: str
     turn: int
     restarts: bool
+    asks: bool = False
 
 
 changes = st.builds(
@@ -39,6 +45,7 @@ changes = st.builds(
     kind=st.sampled_from(["delete", "edit", "rewind", "nothing"]),
     turn=st.integers(0, 40),
     restarts=st.booleans(),
+    asks=st.booleans(),
 )
 
 
@@ -50,30 +57,43 @@ class Talk:
         self.turns: list[Messages] = []
         self.words = 0
         self.folded = 0
+        self.reminded = 0
         self.restart()
 
     def restart(self) -> None:
         """Go on in a new process."""
         self.store = ConversationStore(self.memory)
         self.conversations = Conversations(
-            Policy(budget=Budget(window=3000, reserve=0), counter=STRICT, recall="handles"), store=self.store
+            Policy(budget=Budget(window=6_000, reserve=0), counter=STRICT, recall="handles"), store=self.store
         )
 
     def say(self, count: int) -> None:
         """Ask so many questions and get an answer to each."""
         for _ in range(count):
-            question = self._question()
-            messages = [*chain.from_iterable(self.turns), question]
-            call = PendingCall(self.conversations, DIALECT, {"model": "m", "messages": messages})
-            call.finish()
-            self.folded = max(self.folded, len(call.fitted.ledger.folds))
-            answer = {"role": "assistant", "content": f"Answer to {len(self.turns)}. " + "and so on, " * 40}
-            self.turns.append([question, answer])
+            self._ask(self._question())
+
+    def ask_about(self, turn: int) -> None:
+        """Ask what was said in a turn. If it was lowered, a reminder quotes it."""
+        words = str(self.turns[turn % len(self.turns)][0]["content"])
+        for name in re.findall("invoice-[0-9]+", words):
+            self._ask({"role": "user", "content": f"What was {name} for?"})
+
+    def _ask(self, question: dict[str, Any]) -> None:
+        messages = [*chain.from_iterable(self.turns), question]
+        call = PendingCall(self.conversations, DIALECT, {"model": "m", "messages": messages})
+        call.finish()
+        ledger = call.fitted.ledger
+        self.folded = max(self.folded, len(ledger.folds))
+        self.reminded = max(self.reminded, len(ledger.reminders))
+        answer = {"role": "assistant", "content": f"Noted. {chat(2_000 + len(self.turns), words=24)}"}
+        self.turns.append([question, answer])
 
     def change(self, change: Change) -> None:
         """Change the history. After a restart only what comes after the first answer can be told from it."""
         first = 1 if change.restarts else 0
         turn = max(first, change.turn % len(self.turns))
+        if change.asks:
+            self.ask_about(turn)
         if change.restarts:
             self.store.close()
             self.restart()
@@ -88,7 +108,8 @@ class Talk:
 
     def _question(self) -> dict[str, Any]:
         self.words += 1
-        words = f"Never forget: my number is secret-{self.words:04}. " + "Go on with it, please. " * 4
+        number = self.words
+        words = f"{chat(number)} The code of invoice-{number} is secret-{number:04}. {chat(1_000 + number)}"
         return {"role": "user", "content": words}
 
     def said(self) -> set[str]:
@@ -116,11 +137,12 @@ def _find_secrets(text: str) -> set[str]:
 @example([Change("delete", 0, restarts=False), Change("rewind", 0, restarts=False)])
 @example([Change("delete", 0, restarts=False), Change("delete", 0, restarts=True)])
 @example([Change("delete", 0, restarts=True), Change("delete", 0, restarts=False)])
+@example([Change("delete", 2, restarts=False, asks=True)])
 @given(st.lists(changes, min_size=1, max_size=3))
 def test_deleted_text_is_in_no_stored_digest(user_changes: list[Change]) -> None:
     talk = Talk()
     try:
-        talk.say(8)
+        talk.say(FILLED)
         assert talk.folded, "nothing was folded, so this shows nothing"
         assert talk.stored()
         for change in user_changes:
@@ -135,7 +157,7 @@ def test_a_branch_that_goes_on_keeps_its_digests() -> None:
     """Nothing is taken from a conversation that the living one continues, nor what both still say."""
     talk = Talk()
     try:
-        talk.say(8)
+        talk.say(FILLED)
         [left] = talk.conversations.by_key.values()
         assert left.state.ledger.folds
         del talk.turns[-1]
@@ -156,12 +178,15 @@ def test_recalled_text_goes_with_its_place() -> None:
         links = conversation.digests.chain
         early = exchange_at(2, links)
         late = exchange_at(6, links)
-        other = msgspec.structs.replace(conversation.state, exchanges=(early, late))
+        wish = Wish(ref=Ref("call@1#0"), action="pin", what="secret-0004")
+        ledger = msgspec.structs.replace(conversation.state.ledger, wishes=(wish,))
+        other = msgspec.structs.replace(conversation.state, exchanges=(early, late), ledger=ledger)
         del talk.turns[2:]
         talk.say(2)
         living = list(talk.conversations.by_key.values())[-1]
-        assert forget_lost_text(other, living.digests).exchanges == (early,)
-        assert forget_lost_text(other, conversation.digests).exchanges == (early, late)
+        reduced = forget_lost_text(other, living.digests)
+        assert (reduced.exchanges, reduced.ledger.wishes) == ((early,), ())
+        assert forget_lost_text(other, conversation.digests) is other
     finally:
         talk.store.close()
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from lamina.context.search.chunks import Chunk
 from lamina.core.values import Budget, Form
@@ -157,6 +159,25 @@ async def test_a_fork_goes_its_own_way_and_outlives_its_parent() -> None:
         await again.rewind(-1)
         await again.rewind(2)
         assert {e.form for e in (await again.ask("then?")).entries} == {Form.FULL}
+
+
+@example(steps=["regenerate"] * 12)
+@given(steps=st.lists(st.sampled_from(["regenerate", "rewind", "nothing"]), min_size=8, max_size=12))
+@awaited
+async def test_what_is_taken_back_in_a_fork_is_what_its_parent_takes_back(steps: list[str]) -> None:
+    store, budget = MemoryStore(), Budget(window=1_500, reserve=0, keep_last=1)
+    async with opened(store, model="gpt-5", budget=budget) as session:
+        for number, step in enumerate(steps):
+            await session.ask(f"question {number}", attach=[file(f"{number}.md", f"line {number}\n" * 40)])
+            await session.record(f"answer {number} " + "word " * 40)
+            if step == "nothing" or session.turns < 2:
+                continue
+            fork = await session.fork(name=f"fork-{number}")
+            for each in (fork, session):
+                await (each.regenerate() if step == "regenerate" else each.rewind(-2))
+                await each.ask("And now?")
+            assert wire(await fork.request()) == wire(await session.request())
+            await session.record("Nothing.")
 
 
 @awaited

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lamina import Budget, Policy, Session
 from lamina.clients import ScriptedClient
@@ -53,6 +56,27 @@ async def test_each_answered_request_is_in_the_record(tmp_path: Path) -> None:
     assert cuts
     assert sum(call.request.cut is not None for call in record.calls) == cuts
     assert record.calls[-1].request.window == 4_000
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=9))
+@awaited
+async def test_requests_of_several_processes_are_in_the_record_once_each(order: list[int]) -> None:
+    store = MemoryStore()
+    async with AsyncExitStack() as stack:
+        sessions = [
+            await stack.enter_async_context(opened(store, "talk", model="claude-sonnet-5-5"))
+            for _ in range(3)
+        ]
+        for number, who in enumerate(order):
+            await sessions[who].ask(f"Question {number}?")
+            await sessions[who].record(answer(number))
+        assert [session.notes for session in sessions] == [()] * 3
+    kept = await find_conversation(store, "", "talk")
+    assert kept is not None
+    assert kept.state.requests == len(order)
+    record = await read_record(store, "", "talk")
+    usages = [call.answer.usage for call in record.calls if call.answer is not None]
+    assert [usage.input for usage in usages if usage is not None] == [140 + n for n in range(len(order))]
 
 
 @pytest.mark.anyio

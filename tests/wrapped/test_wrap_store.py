@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,9 @@ def test_a_sealed_store_needs_its_key_and_holds_no_words(tmp_path: Path) -> None
 
     with scripted_api(remembering(CHAT)) as served:
         ask(served, key=key)
-        assert b"digests" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        for file in tmp_path.iterdir():
+            with suppress(FileNotFoundError):  # the log of a store that is being closed
+                assert b"digests" not in file.read_bytes()
         with pytest.raises(KeyNeeded):
             ask(served)
 

@@ -22,6 +22,7 @@ from lamina.conversations.store import (
     family_place,
 )
 from lamina.core.recall import list_refs
+from lamina.core.reminders import find_valid_reminders
 from lamina.stores.paging import retry_conflicts
 from lamina.stores.port import Rekeyable, Store
 
@@ -71,16 +72,18 @@ def forget_lost_text(state: ConversationState, living: RequestDigests) -> Conver
     If the client goes on with it after all, it sends these messages again, and they are folded anew. If
     nothing has to go, it is the same object.
     """
-    if not state.ledger.folds and not state.exchanges:
+    ledger = state.ledger
+    if not (ledger.folds or ledger.reminders or state.exchanges):
         return state
     log = (*living.system_segments, *living.segments)
     refs = frozenset(ref for ref, _ in list_refs(log))
-    folds = tuple(fold for fold in state.ledger.folds if refs.issuperset(fold.covers))
+    folds = tuple(fold for fold in ledger.folds if refs.issuperset(fold.covers))
+    reminders = find_valid_reminders(ledger.reminders, refs)
     exchanges = select_exchanges(state.exchanges, living)
-    if len(folds) == len(state.ledger.folds) and len(exchanges) == len(state.exchanges):
+    if (folds, reminders, exchanges) == (ledger.folds, ledger.reminders, state.exchanges):
         return state
     # The build reads wishes from the calls in its log, and these are gone with the exchanges.
-    ledger = msgspec.structs.replace(state.ledger, folds=folds, wishes=())
+    ledger = msgspec.structs.replace(ledger, folds=folds, reminders=reminders, wishes=())
     return msgspec.structs.replace(state, ledger=ledger, exchanges=exchanges)
 
 
