@@ -140,7 +140,6 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         self, session: Session, prompt: str, hear: SteadyListener, turn: _Turn
     ) -> TurnOutcome:
         """Call the model and run its calls, until it makes none or a limit is reached."""
-        hooks = Hooks(before=self.before, after=self.after)
         while True:
             hear.raise_error()
             # The next request counts too: one that would pass the limit is not sent, and costs nothing.
@@ -148,7 +147,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
             limit = self.limits.reached(turn.spent, ahead=ahead)
             if limit:
                 break
-            answer = await call_model(session, self.client, hooks, hear)
+            answer = await call_model(session, self, hear)
             hear.raise_error()
             turn.spent = turn.spent.after(answer.recorded.usage, session.setup.model)
             turn.text = answer.text or turn.text
@@ -294,13 +293,6 @@ def _list_attachments(session: Session) -> list[Segment]:
     return [segment for segment in reversed(session.log) if kind_of(kinds, segment).attachment]
 
 
-class Hooks(msgspec.Struct, frozen=True, kw_only=True):
-    """What an application does around each call of the model, in order."""
-
-    before: tuple[Before, ...] = ()
-    after: tuple[After, ...] = ()
-
-
 class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer that was recorded, its text, and why it stopped."""
 
@@ -309,19 +301,19 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
 
 
-async def call_model(session: Session, client: Client, hooks: Hooks, hear: Listener) -> ModelAnswer:
+async def call_model(session: Session, agent: Agent, hear: Listener) -> ModelAnswer:
     """Ask the model for the next step of a session."""
     try:
-        reading = await _send_request(session, client, hooks.before, hear)
+        reading = await _send_request(session, agent, hear)
     except RequestRefused as error:
         # If text had arrived before the refusal, it was recorded: then it is not the model's turn any more.
         if not session.pending or not await _mend_request(session, error):
             raise
-        reading = await _send_request(session, client, hooks.before, hear)
+        reading = await _send_request(session, agent, hear)
     recorded = Recorded()
     if reading.has_content or reading.reason != "error":
         recorded = await session.record(reading.raw)
-    for hook in hooks.after:
+    for hook in agent.after:
         noticed = hook(session, recorded)
         if isawaitable(noticed):
             await noticed
@@ -337,17 +329,15 @@ class _Reading(msgspec.Struct, kw_only=True):
     has_content: bool = False
 
 
-async def _send_request(
-    session: Session, client: Client, before: Sequence[Before], hear: Listener
-) -> _Reading:
+async def _send_request(session: Session, agent: Agent, hear: Listener) -> _Reading:
     """Send the session's next request and read the reply. What arrived before a failure is recorded."""
     request = await session.request()
-    for hook in before:
+    for hook in agent.before:
         other_request = hook(session, request)
         if isawaitable(other_request):
             other_request = await other_request
         request = other_request or request
-    reply = client.send(request)
+    reply = agent.client.send(request)
     reading = _Reading(raw=reply.raw, text=[])
     try:
         await _read_reply(reply, reading, hear)

@@ -8,7 +8,7 @@ values, as segments, or as text for people.
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -101,23 +101,7 @@ class AnswerEvent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     is_end: bool = False
 
 
-class Splitter(Protocol):
-    """Cuts the bytes of an answer into events, and writes events."""
-
-    def take(self, piece: bytes) -> list[AnswerEvent]:
-        """Take more bytes, and return the events that are complete now."""
-        ...
-
-    def finish(self) -> list[AnswerEvent]:
-        """What came after the last complete event."""
-        ...
-
-    def write(self, value: Any, name: bytes) -> bytes:
-        """The bytes of an event with this value."""
-        ...
-
-
-def splitter_for(content_type: str) -> Splitter:
+def splitter_for(content_type: str) -> FrameSplitter | EventSplitter:
     """A splitter for a stream of this type, which is in small letters."""
     if content_type.startswith(event_stream.CONTENT_TYPE):
         return FrameSplitter()
@@ -131,6 +115,7 @@ class FrameSplitter:
         self._reader = event_stream.FrameReader()
 
     def take(self, piece: bytes) -> list[AnswerEvent]:
+        """Take more bytes, and return the events that are complete now."""
         frames = self._reader.feed(piece)
         events = [
             AnswerEvent(source=frame.source, value=event_stream.decode_frame(frame)) for frame in frames
@@ -140,6 +125,7 @@ class FrameSplitter:
         return events
 
     def finish(self) -> list[AnswerEvent]:
+        """What came after the last complete event."""
         rest = self._reader.rest
         self._reader.rest = b""
         if not rest:

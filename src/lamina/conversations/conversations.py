@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from threading import Lock
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ReferenceType, ref
 
 import msgspec
 
+from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.conversation_store import Conversation, LastRequest, make_uid
 from lamina.conversations.events import Listeners
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
@@ -133,10 +134,13 @@ class Conversations:
             return request
         return continue_answer(request, answer.last_id, answer.results)
 
-    def note_pause(self, seconds: float) -> None:
-        """Note how long a caller paused before this request."""
+    def note_pause(self, last_request: LastRequest | None) -> None:
+        """Note how long the caller paused after the last request of a conversation."""
+        pause = FOR_EVER
+        if last_request is not None:
+            pause = monotonic() - last_request.sent_at
         with self._lock:
-            self.pauses.append(seconds)
+            self.pauses.append(pause)
 
     def list_pauses(self) -> list[float]:
         with self._lock:

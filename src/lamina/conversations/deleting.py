@@ -65,11 +65,6 @@ async def delete_workspace(store: Store, workspace: str) -> int:
     return await delete_places(store, places)
 
 
-async def delete_record(store: Store, workspace: str, name: str) -> bool:
-    """Delete what a door has recorded of a conversation. The log of a session of this name stays."""
-    return await delete_places(store, await list_record_places(store, workspace, name)) > 0
-
-
 async def delete_places(store: Store, places: Sequence[Where]) -> int:
     """Delete these places of a store, as one if the store can. Returns how many there were."""
     if isinstance(store, ManyDeletable):

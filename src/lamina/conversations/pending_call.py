@@ -22,7 +22,6 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.conversation_store import Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
 from lamina.conversations.lost_caches import NOT_CACHED
@@ -94,7 +93,7 @@ class PendingCall:
         self._recorded_ledger: Ledger = found.conversation.state.ledger
         self._windows = self._conversation.state.windows
         digests = self._conversation.digests
-        self._note_pause()
+        conversations.note_pause(self._conversation.last_request)
         is_named = names_conversation(self._conversation.state.group)
         self._place = place_after(client_request, digests, is_named=is_named)
         self._request = splice_exchanges(client_request, self._conversation.state.exchanges, digests)
@@ -475,14 +474,6 @@ class PendingCall:
         return msgspec.structs.replace(
             policy, budget=budget, recall=self._recall_mode, breakpoints=breakpoints
         )
-
-    def _note_pause(self) -> None:
-        """Note how long the caller paused after the last request of this conversation."""
-        last_request = self._conversation.last_request
-        pause = FOR_EVER
-        if last_request is not None:
-            pause = monotonic() - last_request.sent_at
-        self._conversations.note_pause(pause)
 
     def _end_trace(self, usage: Usage, *, is_last: bool) -> None:
         """Record what the API counted, and end the trace. A stream reports that at its end."""

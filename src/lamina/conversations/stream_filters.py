@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from lamina.conversations.recall_answers import (
     CALL_LISTS,
@@ -32,7 +32,12 @@ from lamina.dialects.openai_responses.items import find_streamed_id, read_stream
 from lamina.dialects.port import Dialect
 
 
-class StreamFilter(Protocol):
+def filter_for(dialect: Dialect, own_names: Collection[str]) -> StreamFilter:
+    """A new filter for the streams of a dialect, which hides calls of the tools with these names."""
+    return _FILTERS.get(dialect.name, GeminiFilter)(own_names)
+
+
+class StreamFilter(ABC):
     """What a client may see of the model's streams.
 
     `events` are all events of this round, as they came. `closing` are those that end it, held back.
@@ -40,32 +45,6 @@ class StreamFilter(Protocol):
     `shown` counts the blocks or items that the client has seen, if the events number them. `shows_call`: the
     client has seen a call of its own, or the beginning of one, so the answer is the client's.
     """
-
-    events: list[Any]
-    closing: list[Any]
-    continued_ids: dict[str, str]
-    shown: int
-    shows_call: bool
-
-    def take(self, event: Any) -> list[Any]:
-        """Take the next event, and return what the client may see now."""
-        ...
-
-    def next_round(self) -> list[Any]:
-        """Go on with another stream, which the client sees as the same answer.
-
-        Returns what the client may see of the events that were held back: text that came with the end.
-        """
-        ...
-
-
-def filter_for(dialect: Dialect, own_names: Collection[str]) -> StreamFilter:
-    """A new filter for the streams of a dialect, which hides calls of the tools with these names."""
-    return _FILTERS.get(dialect.name, GeminiFilter)(own_names)
-
-
-class FilterRound:
-    """What all filters share: the events of this round, and those of them that are held back."""
 
     def __init__(self, own_names: Collection[str]) -> None:
         self.own_names = own_names
@@ -76,7 +55,15 @@ class FilterRound:
         self.shown = 0
         self.shows_call = False
 
+    @abstractmethod
+    def take(self, event: Any) -> list[Any]:
+        """Take the next event, and return what the client may see now."""
+
     def next_round(self) -> list[Any]:
+        """Go on with another stream, which the client sees as the same answer.
+
+        Returns what the client may see of the events that were held back: text that came with the end.
+        """
         reopened = [self._reopen(event) for event in self.closing]
         self.is_first = False
         self.events = []
@@ -88,7 +75,7 @@ class FilterRound:
         return None
 
 
-class _BlockFilter(FilterRound):
+class _BlockFilter(StreamFilter):
     """Events that name the block or item that they belong to. The client's own numbering has no gaps.
 
     `_numbers` has the client's number of each block, None for one that the client does not see.
@@ -368,7 +355,7 @@ class _ArrivingCall:
         self.held_arguments: list[str] = []
 
 
-class CompletionFilter(FilterRound):
+class CompletionFilter(StreamFilter):
     """The chunks of OpenAI's Chat Completions: each has a piece of text, or pieces of calls.
 
     Some servers give every call the same index, or none. So a call that has another id is another call. Some
@@ -509,7 +496,7 @@ def _is_empty(delta: Any) -> bool:
     return not any(read_field(delta, name) for name in names)
 
 
-class _WholeCallFilter(FilterRound, ABC):
+class _WholeCallFilter(StreamFilter):
     """Chunks that hold whole calls, as those of Ollama and Gemini do."""
 
     dialect: Dialect
@@ -577,9 +564,7 @@ def _continue_candidate(candidate: Any) -> Any:
     return candidate
 
 
-_FILTERS: dict[
-    str, type[MessageFilter | ResponseFilter | CompletionFilter | OllamaFilter | ConverseFilter]
-] = {
+_FILTERS: dict[str, type[StreamFilter]] = {
     "anthropic": MessageFilter,
     "openai_responses": ResponseFilter,
     "openai_chat": CompletionFilter,

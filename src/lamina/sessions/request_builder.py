@@ -21,7 +21,7 @@ import msgspec
 
 from lamina.clients.ollama import choose_arguments
 from lamina.context.port import Source
-from lamina.context.relevance import RankedTurn, Relevance
+from lamina.context.relevance import Relevance
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.epochs import NEW_SUMMARIES, prefix_at
@@ -219,12 +219,6 @@ class RequestBuilder:
         trace.record_fit(tokens=envelope.tokens, cut=envelope.cut)
         trace.end()
         return settle_repairs(envelope, self.dialect, before=state.ledger.mark, memo=self._memo)
-
-    async def rank_turn(self, turn: Sequence[Segment], log: Sequence[Segment]) -> RankedTurn:
-        """Set the priorities of a turn's attachments by their relevance for its prompt."""
-        if self.relevance is None:
-            return RankedTurn(list(turn))
-        return await self.relevance.ranked(turn, log, self.options.kinds)
 
     def render(self, envelope: Envelope, *, before: SentMark | None, cut: Cut | None) -> dict[str, Any]:
         """Write the envelope in the words of the dialect, with its cache markers.

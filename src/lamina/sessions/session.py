@@ -322,12 +322,16 @@ class Session:
                         envelope=self.envelope,
                     )
                 self._writer.note_left_out(turn.notes)
-                segments = self._builder.prepare_segments(turn.segments)
+                segments: Sequence[Segment] = self._builder.prepare_segments(turn.segments)
                 if not segments:
                     raise BadInput("nothing is left of it", place="prompt", hint="check what redact does")
                 if condense is not None:
                     with self._writer.watch.phase("condense"):
-                        segments = await self._condense_turn(segments, condense)
+                        condensed = await condense_turn(
+                            segments, condense, builder=self._builder, log=self.log, ledger=self.ledger
+                        )
+                    segments = condensed.segments
+                    self._stored.notes += condensed.notes
                 # What sources find may differ when a turn is repeated. What its caller gave does not.
                 repeatable = once(key, turn.from_caller)
                 return await self._writer.extend(segments, once=repeatable, idle=idle, opens_turn=True)
@@ -539,13 +543,6 @@ class Session:
         """Read the conversation again, with what others added to it."""
         async with self._open_lock():
             await self._writer.load()
-
-    async def _condense_turn(self, segments: list[Segment], condense: Condense) -> list[Segment]:
-        condensed = await condense_turn(
-            segments, condense, builder=self._builder, log=self.log, ledger=self.ledger
-        )
-        self._stored.notes += condensed.notes
-        return condensed.segments
 
     def is_own_call(self, call: ToolCall) -> bool:
         """Whether the session itself answers this call."""

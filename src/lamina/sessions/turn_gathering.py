@@ -42,11 +42,6 @@ class GatheredTurn(NamedTuple):
     notes: list[str]
 
 
-class CondensedTurn(NamedTuple):
-    segments: list[Segment]
-    notes: tuple[str, ...]
-
-
 async def gather_turn(
     prompt: str,
     *,
@@ -155,23 +150,25 @@ def _order_turn(context: Iterable[Segment], prompt: Segment, kinds: Kinds) -> li
 
 
 async def condense_turn(
-    turn: list[Segment],
+    turn: Sequence[Segment],
     condense: Condense,
     *,
     builder: RequestBuilder,
     log: Sequence[Segment],
     ledger: Ledger,
-) -> CondensedTurn:
+) -> GatheredSegments:
     """The turn with a summary of its attachments, if they are too much and a model wrote one.
 
     If there is no summary, a note says why.
     """
     outcome = await condense_attachments(log, turn, condense, terms=builder.terms, ledger=ledger)
+    unchanged = GatheredSegments(tuple(turn), outcome.notes)
     if outcome.segment is None:
-        return CondensedTurn(turn, outcome.notes)
+        return unchanged
     sizes = {"before": outcome.before, "after": outcome.after}
     meta = {"summary": outcome.segment.meta["summary"] | sizes}
     prepared = builder.prepare_segments([msgspec.structs.replace(outcome.segment, meta=meta)])
     if not prepared:  # the redaction hook left nothing of it
-        return CondensedTurn(turn, outcome.notes)
-    return CondensedTurn(with_summary(turn, prepared[0], kinds=builder.options.kinds), outcome.notes)
+        return unchanged
+    condensed = with_summary(turn, prepared[0], kinds=builder.options.kinds)
+    return GatheredSegments(tuple(condensed), outcome.notes)

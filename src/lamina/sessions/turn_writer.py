@@ -73,11 +73,12 @@ class TurnWriter:
 
         With `rebase` they are put after what another writer added meanwhile; without it Conflict is raised.
         """
-        if opens_turn and self.builder.relevance is not None:
+        relevance = self.builder.relevance
+        if opens_turn and relevance is not None:
             with self.watch.phase("rank"):
-                ranked = await self.builder.rank_turn(segments, self.stored.live.log)
+                ranked = await relevance.ranked(segments, self.stored.live.log, self.builder.options.kinds)
             segments = ranked.segments
-            self.stored.notes = [*self.stored.notes, *ranked.notes]
+            self.stored.notes += ranked.notes
         for tries_left in _countdown(rebase=rebase):
             group = await self._make_group(segments, opens_turn=opens_turn)
             before = self.stored.state.after_append()

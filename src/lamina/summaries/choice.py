@@ -12,7 +12,7 @@ from itertools import groupby
 import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking
-from lamina.core.build import build, plan_cut
+from lamina.core.build import plan_cut
 from lamina.core.cut_progress import find_spared, find_untouchable
 from lamina.core.cut_target import NOTHING_SPARED, derive_limits, find_trigger, spare_steps
 from lamina.core.entries import pair_calls
@@ -22,7 +22,7 @@ from lamina.core.kinds import Kinds, Retention, kind_of, recoverable
 from lamina.core.recall import list_refs
 from lamina.core.turns import current_turn
 from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Ref, Role, Segment, ToolCall, ToolResult
-from lamina.summaries.values import Terms
+from lamina.summaries.values import Terms, build_log
 
 LEAST = 200
 """Fewer tokens than this are not worth a question, since the summary names each covered segment."""
@@ -67,7 +67,7 @@ def choose(
     if _has_open_calls(log):
         return CoveredEntries(why="a call waits for its result, and a summary would stand between them")
     whole_log = [*log, *coming]
-    envelope = build(whole_log, head=terms.head, ledger=ledger, counter=terms.counter, options=terms.options)
+    envelope = build_log(whole_log, terms, ledger)
     if is_held_by_thinking(envelope.entries, terms.options.binding):
         return CoveredEntries(why="thinking in the open tool loop is bound to what a summary would change")
     goal: int | None = None

@@ -21,7 +21,7 @@ from lamina.core.wording import describe_segment, text_of
 from lamina.segments import excerpt, user
 from lamina.summaries.choice import name_of
 from lamina.summaries.judge import RequiredFacts, find_problems
-from lamina.summaries.values import Bounds, Purpose, Question, Summarizer, Terms
+from lamina.summaries.values import Bounds, Purpose, Question, Summarizer, Terms, build_log
 
 SMALLEST = 200
 """Reading in parts makes no sense if one part has fewer tokens than this."""
@@ -112,13 +112,7 @@ class QuestionRun:
         Returns None if the options filter the instruction out, or put something else after it.
         """
         message = user(instruction)
-        envelope = build(
-            [*self.log, message],
-            head=self.terms.head,
-            ledger=self.ledger,
-            counter=self.terms.counter,
-            options=self.terms.options,
-        )
+        envelope = build_log([*self.log, message], self.terms, self.ledger)
         # options may filter the instruction out, or put something else after it
         if not envelope.lasting or envelope.lasting[-1].segment is not message:
             return None

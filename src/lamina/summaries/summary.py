@@ -19,14 +19,14 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from lamina.core.build import EMPTY_LEDGER, build
+from lamina.core.build import EMPTY_LEDGER
 from lamina.core.digests import find_digest_size, write_digest
 from lamina.core.hashing import digest as hashed
 from lamina.core.hashing import handle
 from lamina.core.run_text import Reader, ReadSegment, RunText
 from lamina.core.text.arguments import pick_telling_argument
 from lamina.core.text.characters import WHITE_SPACE, is_blank, is_printable
-from lamina.core.text.excerpts import NAME, clean_text
+from lamina.core.text.excerpts import NAME, clean_text, to_one_line
 from lamina.core.text.tags import make_inert, wrap_in_tag
 from lamina.core.values import Entry, Ledger, Segment, Thinking, ToolCall
 from lamina.core.wording import ARGUMENT_LIMIT, describe_segment, guard, text_of
@@ -34,7 +34,7 @@ from lamina.segments import summary
 from lamina.summaries.choice import CoveredEntries, choose, name_of
 from lamina.summaries.judge import collect_facts, find_problems
 from lamina.summaries.questions import QuestionRun, Unanswered
-from lamina.summaries.values import Bounds, Summarizer, SummaryOutcome, Terms
+from lamina.summaries.values import Bounds, Summarizer, SummaryOutcome, Terms, build_log
 
 SHORTEST = 100
 """The fewest tokens that a summary's text may have: fewer say nothing."""
@@ -58,6 +58,9 @@ SMALL_DIGEST = 400
 """Characters of a digest, if a longer one would not be smaller than what it covers."""
 
 USUAL = Bounds()
+
+PROMPT_EXCERPT = 2_000
+"""How many characters of what is coming the summarizer sees."""
 
 INSTRUCTION = """\
 Write a summary of this conversation so far, to stand in place of its old replies, tool calls, results and \
@@ -154,7 +157,8 @@ def _write_digest(segments: Sequence[Segment], limit: int, terms: Terms) -> str:
 class SummaryDraft:
     """A summary in the making: what it covers and must name, and how its text becomes a segment.
 
-    `most` is how many tokens the model's text may have.
+    `most` is how many tokens the model's text may have, and `task` the question to the model: it may name the
+    last segment, what is coming, the number of words, and what is wanted.
     """
 
     def __init__(
@@ -166,12 +170,15 @@ class SummaryDraft:
         ledger: Ledger,
         coming: Sequence[Segment] = (),
         window: int | None = None,
+        task: str = INSTRUCTION,
     ) -> None:
         self.chosen = chosen
         self.log = log
         self.terms = terms
         self.ledger = ledger
         self.coming = coming
+        self.task = task
+        self.prompt = "\n".join(text_of(segment.parts) for segment in coming)
         self.required = collect_facts([entry.segment for entry in chosen.entries])
         self.index = write_index(chosen, terms)
         self.most = self._count_most(window)
@@ -217,18 +224,15 @@ class SummaryDraft:
         return text
 
     def question(self) -> str:
-        """What the model is asked to write."""
+        """What the model is asked to write. What the text must name stands behind a fence."""
         last = self.chosen.entries[-1]
-        return INSTRUCTION.format(
-            last=f"{make_inert(describe_segment(last.segment), 80)} ({make_inert(name_of(last), 80)})",
-            words=self.most * 2 // 3,
-            wanted=self.required_lines(),
-        )
-
-    def required_lines(self) -> str:
-        """What the text must name, fenced."""
         lines = "\n".join(self.required.lines()) or "- (nothing in particular)"
-        return wrap_in_tag("excerpt", {"source": "what to name"}, guard(lines, self.terms.options.kinds))
+        return self.task.format(
+            last=f"{make_inert(describe_segment(last.segment), 80)} ({make_inert(name_of(last), 80)})",
+            prompt=to_one_line(self.prompt, PROMPT_EXCERPT),
+            words=self.most * 2 // 3,
+            wanted=wrap_in_tag("excerpt", {"source": "what to name"}, guard(lines, self.terms.options.kinds)),
+        )
 
     def judge_text(self, text: str, instructions: str) -> SummaryOutcome:
         """The outcome of a model's text, with every reason against it as a note.
@@ -254,13 +258,7 @@ class SummaryDraft:
         """
         before = self.chosen.tokens
         segment = self._compose(text, by)
-        envelope = build(
-            [*self.log, segment, *self.coming],
-            head=self.terms.head,
-            ledger=self.ledger,
-            counter=self.terms.counter,
-            options=self.terms.options,
-        )
+        envelope = build_log([*self.log, segment, *self.coming], self.terms, self.ledger)
         covered = {entry.ref for entry in envelope.entries if entry.why == f"covered by {segment.key}"}
         if covered != {entry.ref for entry in self.chosen.entries}:
             return SummaryOutcome(before=before, notes=("it would not stand for what it says",))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 import msgspec
 
+from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.tokens import ESTIMATE, Counter
-from lamina.core.values import Budget, RequestHead, Segment
+from lamina.core.values import Budget, Ledger, RequestHead, Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
 
@@ -47,6 +48,11 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     head: RequestHead = RequestHead()
     counter: Counter = ESTIMATE
     options: Options = DEFAULT_OPTIONS
+
+
+def build_log(log: Sequence[Segment], terms: Terms, ledger: Ledger) -> Envelope:
+    """The request for a log, however long it is."""
+    return build(log, head=terms.head, ledger=ledger, counter=terms.counter, options=terms.options)
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
