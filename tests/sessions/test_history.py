@@ -177,6 +177,7 @@ async def test_what_is_taken_back_in_a_fork_is_what_its_parent_takes_back(steps:
                 await (each.regenerate() if step == "regenerate" else each.rewind(-2))
                 await each.ask("And now?")
             assert wire(await fork.request()) == wire(await session.request())
+            assert fork.ledger.cuts == session.ledger.cuts
             await session.record("Nothing.")
 
 

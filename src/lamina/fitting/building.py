@@ -79,16 +79,17 @@ def build_request(fit: Fit, conditions: BuildConditions) -> Built:
     thinking is bound to these. If it does not fit beside what must be sent, the cut is made without it, and
     the next cut tries again.
     """
-    with_tools = fit
-    if fit.policy.recall_mode("handles") == "tool":
-        with_tools = _add_own_tools(fit)
-    if fit is with_tools or _had_own_tools(with_tools):
-        return _build(with_tools, conditions)
+    adds_tools = fit.policy.recall_mode("handles") == "tool"
+    if adds_tools and RECALL_TOOL.name in fit.previous_ledger.own_tools:
+        return _build(_add_own_tools(fit), conditions)
     without_tools = _build(fit, conditions)
     cut = without_tools.envelope.cut
-    if cut is None or not _was_cut(without_tools.envelope.ledger):
+    if not adds_tools or cut is None or not _was_cut(without_tools.envelope.ledger):
         return without_tools
     if keeps_head(without_tools.envelope, fit.target, drop_block=fit.drop_block):
+        return without_tools
+    with_tools = _add_own_tools(fit)
+    if with_tools is fit:
         return without_tools
     try:
         built = _build(with_tools, conditions)
@@ -113,11 +114,6 @@ def _add_own_tools(fit: Fit) -> Fit:
         tools = add_tools(fit.head, written_tools)
     head = RequestHead(tools=tools, parameters=fit.head.parameters)
     return msgspec.structs.replace(fit, head=head, has_handles=True, own_tools=own_tools)
-
-
-def _had_own_tools(with_tools: Fit) -> bool:
-    """Whether an earlier request of this conversation had lamina's tools."""
-    return RECALL_TOOL.name in with_tools.previous_ledger.own_tools
 
 
 def _was_cut(ledger: Ledger) -> bool:

@@ -130,6 +130,8 @@ class RequestBuilder:
 
     def refuse_missing(self) -> None:
         """Raise BadInput if the conversation had functions that it was opened without."""
+        if not self._stored_options.functions:
+            return
         refuse_missing(
             self._stored_options,
             policy=self.policy,
@@ -214,8 +216,9 @@ class RequestBuilder:
         except BudgetExceeded as error:
             trace.end(error="BudgetExceeded")
             raise self._name_largest_layer(error, log, state) from None
-        if opens_turn and envelope.cut is None:
-            envelope = self._cut_for_freshness(envelope, log, state)
+        relevance = self.relevance
+        if opens_turn and envelope.cut is None and relevance is not None and relevance.freshness == "fresh":
+            envelope = self._cut_for_freshness(envelope, log, state, relevance)
         trace.record_fit(tokens=envelope.tokens, cut=envelope.cut)
         trace.end()
         return settle_repairs(envelope, self.dialect, before=state.ledger.mark, memo=self._memo)
@@ -270,12 +273,14 @@ class RequestBuilder:
                 prepared.append(msgspec.structs.replace(segment, at=now))
         return prepared
 
-    def _cut_for_freshness(self, envelope: Envelope, log: Sequence[Segment], state: SessionState) -> Envelope:
-        """Lower older attachments that have nothing to do with the prompt, if the order asks for that.
+    def _cut_for_freshness(
+        self, envelope: Envelope, log: Sequence[Segment], state: SessionState, relevance: Relevance
+    ) -> Envelope:
+        """Lower older attachments that have nothing to do with the prompt.
 
         The reason of the cut says what it costs.
         """
-        if self.relevance is None or self.relevance.freshness != "fresh" or self.budget is None:
+        if self.budget is None:
             return envelope
         # With next to no trigger a cut is due, whose order lowers outdated attachments and nothing else.
         fresh_envelope = build(
@@ -284,7 +289,7 @@ class RequestBuilder:
             budget=msgspec.structs.replace(self.budget, trigger=0.001, target=0.001, keep_last=0),
             ledger=state.ledger,
             counter=self.counter,
-            options=msgspec.structs.replace(self.options, order=self.relevance.outdated),
+            options=msgspec.structs.replace(self.options, order=relevance.outdated),
         )
         if fresh_envelope.cut is None:
             return envelope

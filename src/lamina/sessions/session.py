@@ -27,7 +27,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, explain
 from lamina.core.history_window import LastN
 from lamina.core.values import Budget, Form, Ledger, Segment, ToolCall
-from lamina.errors import BadInput, BudgetExceeded, Conflict
+from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.own_tools import ToolSituation
 from lamina.fitting.policy import Policy, choose_policy
 from lamina.fitting.recalls import Recalled, recall_text
@@ -484,11 +484,7 @@ class Session:
             group = self._stored.group([record], ())
             state = self._stored.state.after_append()
             self._builder.build(group.live.log, state)  # raises BudgetExceeded before anything is stored
-            try:
-                await self._stored.append(group, state)
-            except Conflict:
-                await self._writer.load()
-                raise
+            await self._writer.add_group(group, state)
 
     async def rewind(self, at: int | str) -> None:
         """Take back a turn (by number, negative from the end) or a segment (by key), and what follows it.

@@ -25,7 +25,7 @@ from lamina.sessions.attachments import Attachable, drop_foreign, make_hints, re
 from lamina.sessions.redaction import call_text_function
 from lamina.sessions.request_builder import RequestBuilder
 from lamina.sessions.stored_options import Template
-from lamina.sessions.turns import add_metadata
+from lamina.sessions.turns import METADATA_KEY
 from lamina.summaries import Condense, condense_attachments, with_summary
 
 REPEATED_NOTE = (
@@ -77,8 +77,9 @@ def _make_prompt(typed: str, template: Template | None, metadata: Mapping[str, A
     meta: dict[str, Any] = {PROMPT_KEY: True}
     if sent != typed:
         meta[TYPED_KEY] = typed
-    [prompt] = add_metadata([user(sent, meta=meta)], metadata)
-    return prompt
+    if metadata:
+        meta[METADATA_KEY] = dict(metadata)
+    return user(sent, meta=meta)
 
 
 def _fill_template(typed: str, template: Template | None) -> str:

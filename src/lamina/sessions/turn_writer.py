@@ -8,7 +8,6 @@ module knows no prompts and no answers, only segments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 
 from lamina.context.port import select_changed
 from lamina.core.envelope import Envelope
@@ -19,22 +18,11 @@ from lamina.sessions.records import Control, NewestSegments, Rewind
 from lamina.sessions.reports import Stopwatch
 from lamina.sessions.request_builder import BuiltRequest, RequestBuilder, StoredRequest, rebuild_request
 from lamina.sessions.stored_conversation import RecordGroup, SessionState, StoredConversation
+from lamina.stores.paging import retry_conflicts
 from lamina.stores.port import Once
 
 TRIES = 100
 """How often a turn is put after what others added. Each time, another writer has made progress."""
-
-
-class GroupOutcome(Enum):
-    """What became of a group that was to be added.
-
-    OVERTAKEN: another writer was first, and nothing was added. What is new was read, so the caller can try
-    again.
-    """
-
-    ADDED = "added now"
-    REPEATED = "had been added before"
-    OVERTAKEN = "another writer was first"
 
 
 class TurnWriter:
@@ -79,7 +67,8 @@ class TurnWriter:
                 ranked = await relevance.ranked(segments, self.stored.live.log, self.builder.options.kinds)
             segments = ranked.segments
             self.stored.notes += ranked.notes
-        for tries_left in _countdown(rebase=rebase):
+
+        async def write() -> None:
             group = await self._make_group(segments, opens_turn=opens_turn)
             before = self.stored.state.after_append()
             with self.watch.phase("build"):
@@ -87,13 +76,11 @@ class TurnWriter:
                     group.live.log, before, idle=idle, opens_turn=opens_turn, phase=self.watch.phase
                 )
             state = before.built(envelope, group.live.count)
-            outcome = await self._add_group(group, state, once, is_last_try=not tries_left)
-            if outcome is GroupOutcome.OVERTAKEN:
-                continue
-            if outcome is GroupOutcome.ADDED:
+            if await self.add_group(group, state, once):
                 self._remember_envelope(envelope)
                 self._state_before = before
-            break
+
+        await retry_conflicts(write, tries=TRIES if rebase else 1)
         return self.current_envelope()
 
     async def append(
@@ -106,33 +93,29 @@ class TurnWriter:
         rebase: bool = True,
     ) -> None:
         """Add segments as one group, without a request."""
-        for tries_left in _countdown(rebase=rebase):
+
+        async def write() -> None:
             group = await self._make_group(segments, opens_turn=opens_turn)
-            new_state = state or self.stored.state.after_append()
-            outcome = await self._add_group(group, new_state, once, is_last_try=not tries_left)
-            if outcome is not GroupOutcome.OVERTAKEN:
-                return
+            await self.add_group(group, state or self.stored.state.after_append(), once)
+
+        await retry_conflicts(write, tries=TRIES if rebase else 1)
 
     async def rebuild_mentioned(self) -> None:
         """Put what imported messages refer to before them, unless a request was built already."""
-        for tries_left in _countdown(rebase=True):
-            if self.stored.state.ledger.mark:
-                return
-            log = self.stored.live.log
-            start = find_first_mention(log)
-            if start is None:
-                return
-            rebuilt = await rebuild_log(log, start, self.builder.runtime.mentioned)
-            if not rebuilt.new_segments:
-                self.note_left_out(rebuilt.notes)
-                return
+        if self.stored.state.ledger.mark is None:
+            await retry_conflicts(self._rebuild_mentioned, tries=TRIES)
+
+    async def _rebuild_mentioned(self) -> None:
+        log = self.stored.live.log
+        start = find_first_mention(log)
+        if start is None or self.stored.state.ledger.mark is not None:
+            return
+        rebuilt = await rebuild_log(log, start, self.builder.runtime.mentioned)
+        if rebuilt.new_segments:
             rewind = Rewind(to=self.place(start))
             group = self.stored.group([rewind], self._prepare_rebuilt(rebuilt))
-            state = self.stored.state.after_append()
-            outcome = await self._add_group(group, state, None, is_last_try=not tries_left)
-            if outcome is not GroupOutcome.OVERTAKEN:
-                self.note_left_out(rebuilt.notes)
-                return
+            await self.add_group(group, self.stored.state.after_append())
+        self.note_left_out(rebuilt.notes)
 
     def _prepare_rebuilt(self, rebuilt: RebuiltLog) -> list[Segment]:
         """The rebuilt log. What is new in it is prepared, or dropped if it is another workspace's."""
@@ -156,7 +139,7 @@ class TurnWriter:
         place = self.place(index)
         group = self.stored.group([Rewind(to=place)], ())
         state = self.stored.state.after_rewind(log[:index], place)
-        await self._add_group(group, state, None, is_last_try=True)
+        await self.add_group(group, state)
 
     async def load(self) -> None:
         """Read the conversation again."""
@@ -249,21 +232,17 @@ class TurnWriter:
         self.left_out += len(notes)
         self.stored.notes += notes
 
-    async def _add_group(
-        self, group: RecordGroup, state: SessionState, once: Once | None, *, is_last_try: bool
-    ) -> GroupOutcome:
-        """Add a group. On the last try the conflict with another writer is raised."""
+    async def add_group(self, group: RecordGroup, state: SessionState, once: Once | None = None) -> bool:
+        """Add a group. Returns False if it was added before.
+
+        If another writer was first, what is new is read, and the conflict is raised.
+        """
         try:
             with self.watch.phase("store"):
-                was_added = await self.stored.append(group, state, once=once)
+                return await self.stored.append(group, state, once=once)
         except Conflict:
             await self.load()
-            if is_last_try:
-                raise
-            return GroupOutcome.OVERTAKEN
-        if was_added:
-            return GroupOutcome.ADDED
-        return GroupOutcome.REPEATED
+            raise
 
     async def _make_group(self, segments: Sequence[Segment], *, opens_turn: bool) -> RecordGroup:
         """Make a group with what is due before its segments: a changed setup, and changed sections."""
@@ -289,9 +268,3 @@ class TurnWriter:
             self._latest_request = BuiltRequest(envelope=envelope, dialect=self.builder.dialect.name)
         self.envelope = envelope
         self._envelope_count = count
-
-
-def _countdown(*, rebase: bool) -> range:
-    """How many tries are left after each try, down to 0 for the last one."""
-    tries = TRIES if rebase else 1
-    return range(tries - 1, -1, -1)
