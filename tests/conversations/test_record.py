@@ -220,7 +220,11 @@ def test_a_store_without_bodies_says_when_and_how_large() -> None:
     assert record.calls[0].request.size == 17
 
 
-@pytest.mark.parametrize("body", [b"nothing", b'{"v":9}', b'{"sent":5}'])
+ON_NOTHING = b'{"v":1,"sent":{"id":"a","at":0,"sent":{"base":3}}}'
+"""A request that goes on from one that the record does not have."""
+
+
+@pytest.mark.parametrize("body", [b"nothing", b'{"v":9}', b'{"sent":5}', ON_NOTHING])
 def test_a_foreign_record_is_refused(body: bytes) -> None:
     with pytest.raises(BadInput, match="record 0"):
         ConversationRecord().read([body])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from lamina.conversations.conversation_store import ConversationStore
 from lamina.conversations.conversations import Conversations
+from lamina.conversations.deleting import delete_conversation
+from lamina.conversations.pending_call import encode_arguments
 from lamina.conversations.recognise import find_left
 from lamina.conversations.request_digests import NO_DIGESTS, digest_log
 from lamina.conversations.shelf import forget_left
@@ -22,9 +25,11 @@ from lamina.conversations.store import (
     conversation_place,
     conversation_workspace,
     find_conversation,
+    read_record,
 )
 from lamina.core.recall import list_refs
 from lamina.core.values import Fold, Ledger, Segment
+from lamina.fitting.request import RequestMemo
 from lamina.formats.codec import encode
 from lamina.segments import assistant, system, user
 from lamina.stores.memory import MemoryStore
@@ -69,6 +74,61 @@ def test_a_name_that_two_processes_began_at_once_is_one_conversation(
 def close(process: Conversations) -> None:
     assert process.store is not None
     process.store.close()
+
+
+@example(steps=[(1, False), (0, False), (0, True), (1, True), (0, False)])
+@given(steps=st.lists(st.tuples(st.integers(0, 1), st.booleans()), min_size=2, max_size=8))
+def test_a_record_is_whole_whoever_deletes_it_and_begins_it_anew(steps: list[tuple[int, bool]]) -> None:
+    memory = MemoryStore()
+    processes = [conversations(store=ConversationStore(memory, keep="all")) for _ in range(2)]
+
+    async def delete() -> None:
+        for listed in await memory.list(conversation_workspace(WORKSPACE)):
+            await delete_conversation(memory, WORKSPACE, listed.conversation)
+
+    async def read() -> list[str]:
+        bodies: list[str] = []
+        for listed in await memory.list(conversation_workspace(WORKSPACE)):
+            record = await read_record(memory, WORKSPACE, listed.conversation)
+            bodies += [(record.sent_body(each) or b"").decode() for each in record.calls]
+        return bodies
+
+    sent: list[str] = []
+    for number, (who, deletes) in enumerate(steps):
+        if deletes:
+            anyio.run(delete)
+            sent = []
+        asked = call(processes[who], history(number, "tea"))
+        asked.note_sent()
+        asked.finish()
+        sent.append(encode_arguments(asked.request).decode())
+        assert sorted(anyio.run(read)) == sorted(sent)
+    for process in processes:
+        close(process)
+
+
+asks = st.tuples(st.sampled_from(("tea", "milk")), st.integers(1, 12), st.sampled_from((1, True, 1.0)))
+
+
+@given(requests=st.lists(asks, min_size=4, max_size=12))
+def test_what_is_remembered_of_one_talk_changes_no_byte_of_another(
+    requests: list[tuple[str, int, float]],
+) -> None:
+    """To Python `1` equals `true`, so messages of two talks may be equal, and other bytes leave for both."""
+    remembering, forgetful = conversations(), conversations()
+    for about, steps, weight in requests:
+        messages = history(steps, about)
+        messages[1] |= {"weight": weight}
+        bodies = []
+        for among in (remembering, forgetful):
+            asked = call(among, [dict(message) for message in messages])
+            asked.finish()
+            bodies.append(json.dumps(asked.request) + json.dumps(asked.fitted.ledger.dump()))
+        assert bodies[0] == bodies[1]
+        for key, known in forgetful.by_key.items():
+            forgetful.by_key[key] = msgspec.structs.replace(
+                known, turns=(), memo=RequestMemo(), spliced_memo=RequestMemo()
+            )
 
 
 Talk = tuple[str, list[str]]

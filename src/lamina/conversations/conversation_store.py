@@ -167,7 +167,7 @@ async def _write(store: Store, conversation: Conversation, names: Sequence[str],
         if not record.is_listed:
             families = (state.family, *names)
         try:
-            await save_conversation(
+            source = await save_conversation(
                 store,
                 WORKSPACE,
                 conversation.uid,
@@ -175,13 +175,17 @@ async def _write(store: Store, conversation: Conversation, names: Sequence[str],
                 families=families,
                 records=record.encode(),
                 expect=record.count,
+                was=record.source,
             )
         except Conflict:
+            # Somebody has continued the conversation, or deleted it and begun it anew: no piece is relied on.
             page = await store.read(conversation_place(WORKSPACE, conversation.uid), last=0)
             record.skip_to(page.head.count)
+            record.forget_pieces()
             raise
         record.is_listed = True
         record.saved()
+        record.source = source
 
     await retry_conflicts(write, tries=TRIES)
 

@@ -182,6 +182,9 @@ class RecordedCall(msgspec.Struct, kw_only=True, eq=False):
         return self.answer.body.resolve(())
 
 
+_DAMAGED = "the record is damaged: lamina conversations rescue writes what is whole"
+
+
 class ConversationRecord:
     """The record of one conversation, read from its store: every request in order, and what came back."""
 
@@ -242,8 +245,7 @@ class ConversationRecord:
         try:
             return b"".join(self._pieces[place] for place in places)
         except KeyError as error:
-            hint = "the record is damaged: lamina conversations rescue writes what is whole"
-            raise BadInput(f"piece {error} of a body is missing", place="record", hint=hint) from None
+            raise BadInput(f"piece {error} of a body is missing", place="record", hint=_DAMAGED) from None
 
     def _read_one(self, body: bytes) -> None:
         if body.startswith(PIECE):
@@ -275,10 +277,12 @@ class ConversationRecord:
         self._by_record[self.count] = call
 
     def _resolve(self, body: Body, kind: str) -> tuple[int, ...]:
-        base: tuple[int, ...] = ()
-        if body.base >= 0:
-            base = getattr(self._by_record[body.base], kind) or ()
-        return body.resolve(base)
+        if body.base < 0:
+            return body.resolve(())
+        earlier = self._by_record.get(body.base)
+        if earlier is None:
+            raise BadInput(f"request {body.base} is missing", place=f"record {self.count}", hint=_DAMAGED)
+        return body.resolve(getattr(earlier, kind) or ())
 
 
 def _decode_event(body: bytes, place: int) -> RecordEvent:
