@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -18,6 +18,8 @@ from lamina import Budget, Policy
 from lamina.core.tokens import BYTES4
 from lamina.wrapped import wrap
 from tests.servers.serving import serve_http
+from tests.sessions.talking import awaited
+from tests.talking import all_of, got
 
 READ = 77
 """What each answer says that it read, in tokens."""
@@ -75,123 +77,74 @@ def contents() -> list[Any]:
     ]
 
 
-def responses(url: str, *, later: bool) -> Any:
-    client = (openai.AsyncOpenAI if later else openai.OpenAI)(base_url=f"{url}/v1", api_key="none")
-    return wrap(client, budget=BUDGET, policy=Policy(counter=BYTES4))
-
-
 def gemini(url: str) -> Any:
-    client = genai.Client(api_key="none", http_options=types.HttpOptions(base_url=url))
-    return wrap(client, budget=BUDGET, policy=Policy(counter=BYTES4))
+    return genai.Client(api_key="none", http_options=types.HttpOptions(base_url=url))
 
 
-Way = Callable[[str], Any]
-"""Sends a long history twice; gives the wrapped client."""
+MODEL: dict[str, Any] = {"model": "gemini-3.8-flash"}
+OPENAI = {
+    "responses": lambda url: openai.OpenAI(base_url=f"{url}/v1", api_key="none"),
+    "responses async": lambda url: openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none"),
+}
 
 
-def by_responses(url: str) -> Any:
-    client = responses(url, later=False)
-    for _ in range(2):
-        client.responses.create(model="gpt-5", input=text_said("assistant"))
-    return client
+def chat(client: Any, **options: Any) -> Any:
+    return client.chat("llama3.1", text_said("assistant"), **options)
 
 
-def by_responses_later(url: str) -> Any:
-    client = responses(url, later=True)
-
-    async def talk() -> None:
-        async with client:
-            for _ in range(2):
-                await client.responses.create(model="gpt-5", input=text_said("assistant"))
-
-    asyncio.run(talk())
-    return client
-
-
-def by_gemini(url: str) -> Any:
-    client = gemini(url)
-    for _ in range(2):
-        assert client.models.generate_content(model="gemini-3.8-flash", contents=contents()).text == "ok"
-    return client
-
-
-def by_gemini_stream(url: str) -> Any:
-    client = gemini(url)
-    for _ in range(2):
-        chunks = client.models.generate_content_stream(model="gemini-3.8-flash", contents=contents())
-        assert [chunk.text for chunk in chunks] == ["ok"]
-    return client
-
-
-def by_gemini_later(url: str) -> Any:
-    client = gemini(url)
-
-    async def talk() -> None:
-        for _ in range(2):
-            await client.aio.models.generate_content(model="gemini-3.8-flash", contents=contents())
-        stream = await client.aio.models.generate_content_stream(
-            model="gemini-3.8-flash", contents=contents()
-        )
-        assert [chunk.text async for chunk in stream] == ["ok"]
-
-    asyncio.run(talk())
-    return client
+WAYS: dict[str, tuple[Callable[[str], Any], Callable[[Any], Any]]] = {
+    **{
+        name: (make, lambda client: client.responses.create(model="gpt-5", input=text_said("assistant")))
+        for name, make in OPENAI.items()
+    },
+    "gemini": (gemini, lambda client: client.models.generate_content(**MODEL, contents=contents())),
+    "gemini stream": (
+        gemini,
+        lambda client: client.models.generate_content_stream(**MODEL, contents=contents()),
+    ),
+    "gemini async": (gemini, lambda client: client.aio.models.generate_content(**MODEL, contents=contents())),
+    "gemini async stream": (
+        gemini,
+        lambda client: client.aio.models.generate_content_stream(**MODEL, contents=contents()),
+    ),
+    "ollama": (ollama.Client, chat),
+    "ollama named": (
+        ollama.Client,
+        lambda client: client.chat(model="llama3.1", messages=text_said("assistant")),
+    ),
+    "ollama stream": (ollama.Client, partial(chat, stream=True)),
+    "ollama async": (ollama.AsyncClient, chat),
+    "ollama async stream": (ollama.AsyncClient, partial(chat, stream=True)),
+}
+"""Makes a client of an SDK, and sends a long history with it."""
 
 
-def by_ollama(url: str) -> Any:
-    client = wrap(ollama.Client(host=url), budget=BUDGET, policy=Policy(counter=BYTES4))
-    client.chat("llama3.1", text_said("assistant"))
-    assert client.chat(model="llama3.1", messages=text_said("assistant")).message.content == "ok"
-    return client
-
-
-def by_ollama_stream(url: str) -> Any:
-    client = wrap(ollama.Client(host=url), budget=BUDGET, policy=Policy(counter=BYTES4))
-    for _ in range(2):
-        assert len(list(client.chat(model="llama3.1", messages=text_said("assistant"), stream=True))) == 2
-    return client
-
-
-def by_ollama_later(url: str) -> Any:
-    client = wrap(ollama.AsyncClient(host=url), budget=BUDGET, policy=Policy(counter=BYTES4))
-
-    async def talk() -> None:
-        await client.chat(model="llama3.1", messages=text_said("assistant"))
-        stream = await client.chat(model="llama3.1", messages=text_said("assistant"), stream=True)
-        assert len([chunk async for chunk in stream]) == 2
-
-    asyncio.run(talk())
-    return client
-
-
-@pytest.mark.parametrize(
-    "way",
-    [
-        by_responses,
-        by_responses_later,
-        by_gemini,
-        by_gemini_stream,
-        by_gemini_later,
-        by_ollama,
-        by_ollama_stream,
-        by_ollama_later,
-    ],
-)
-def test_what_is_sent_is_fitted_and_what_is_reported_is_learnt(
-    server: tuple[str, list[bytes]], way: Way
+@pytest.mark.parametrize("way", WAYS)
+@awaited
+async def test_what_is_sent_is_fitted_and_what_is_reported_is_learnt(
+    server: tuple[str, list[bytes]], way: str
 ) -> None:
     url, seen = server
-    client = way(url)
+    make, send = WAYS[way]
+    client = wrap(make(url), budget=BUDGET, policy=Policy(counter=BYTES4))
+    for _ in range(2):
+        answer = await got(send(client))
+        if "stream" in way:
+            assert len(await all_of(answer)) == (2 if "ollama" in way else 1)
+        elif "responses" not in way:
+            assert "ok" in (answer.text if "gemini" in way else answer.message.content)
     whole = sum(map(len, TEXTS))
-    assert len(seen) >= 2
+    assert len(seen) == 2
     assert all(len(body) < whole for body in seen)
     assert client.fitted.ledger.cuts
     (conversation,) = vars(client)["_conversations"].by_key.values()
     assert conversation.usage.input == READ
     assert client.fitted.ledger.calibration is not None
+    if "responses" in way:
+        await got(client.close())
 
 
 def test_a_chat_that_is_no_method_is_the_way_to_its_completions(server: tuple[str, list[bytes]]) -> None:
-    client = responses(server[0], later=False)
+    client = wrap(openai.OpenAI(base_url=server[0], api_key="none"))
     assert isinstance(client.chat, openai.resources.Chat)
     assert not callable(client.chat.completions)
