@@ -38,7 +38,7 @@ from tests.conversations.test_conversations import Messages, call, conversations
 
 
 @pytest.mark.parametrize("first_goes_on", [False, True])
-@given(steps=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=12, max_size=20))
+@given(steps=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=13, max_size=15))
 def test_a_name_that_two_processes_began_at_once_is_one_conversation(
     steps: list[tuple[int, bool]], *, first_goes_on: bool
 ) -> None:
@@ -103,6 +103,10 @@ def test_a_record_is_whole_whoever_deletes_it_and_begins_it_anew(steps: list[tup
         asked.finish()
         sent.append(encode_arguments(asked.request).decode())
         assert sorted(anyio.run(read)) == sorted(sent)
+    # Whoever comes later finds it, and goes on in it.
+    processes.append(conversations(store=ConversationStore(memory, keep="all")))
+    call(processes[-1], history(len(steps), "tea")).finish()
+    assert len(anyio.run(memory.list, conversation_workspace(WORKSPACE))) == 1
     for process in processes:
         close(process)
 
