@@ -373,9 +373,9 @@ class Conversations:
     def _list_unnamed(self, dialect: str) -> list[tuple[int, Conversation]]:
         """The conversations that may be recognised by their content. Named ones never are."""
         with self._lock:
-            known = list(self.by_key.items())
+            remembered = list(self.by_key.items())
         unnamed: list[tuple[int, Conversation]] = []
-        for key, conversation in known:
+        for key, conversation in remembered:
             if isinstance(key, int) and conversation.state.dialect == dialect:
                 unnamed.append((key, conversation))
         return unnamed

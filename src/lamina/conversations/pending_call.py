@@ -85,12 +85,12 @@ class PendingCall:
         self._recorder = CallRecorder(conversations.door, self._keep)
         self._why = ""
         client_request = conversations.continue_last(client_request)
-        found = conversations.find(client_request, dialect)
-        self._key = found.key
-        self._conversation = found.conversation
-        self._parse_memo = found.parse_memo
-        self._last_remembered = found.before
-        self._recorded_ledger: Ledger = found.conversation.state.ledger
+        match = conversations.find(client_request, dialect)
+        self._key = match.key
+        self._conversation = match.conversation
+        self._parse_memo = match.parse_memo
+        self._last_remembered = match.before
+        self._recorded_ledger: Ledger = match.conversation.state.ledger
         self._windows = self._conversation.state.windows
         digests = self._conversation.digests
         conversations.note_pause(self._conversation.last_request)
