@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,6 +56,11 @@ def test_headers_leave_the_callers_arguments_alone() -> None:
     assert request == {"extra_headers": {"anthropic-beta": "one"}, "betas": ["two"]}
 
 
+def wrap_strictly(client: Any, *, window: int = 9_000) -> Any:
+    """The client, wrapped, with a counter that is exact."""
+    return wrap(client, budget=Budget(window=window, reserve=0), policy=Policy(counter=STRICT))
+
+
 def remembered_conversation(wrapped: Any) -> Any:
     """What is remembered of the one conversation."""
     (conversation,) = vars(wrapped)["_conversations"].by_key.values()
@@ -76,7 +82,7 @@ def test_what_the_server_cleared_is_given_to_the_next_call() -> None:
     """An answer that does not say what was cleared leaves that as it was."""
     answers = [answer(uses=12), SimpleNamespace(), answer(uses=12), answer(uses=14)]
     client = clearing_client(answers)
-    wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), policy=Policy(counter=STRICT))
+    wrapped = wrap_strictly(client)
     request = thinking(3, model="claude-opus-5") | {"context_management": CLEARING}
     reasons, remembered = [], []
     for _ in answers:
@@ -95,15 +101,8 @@ def test_what_the_server_cleared_is_given_to_the_next_call() -> None:
 
 
 def test_a_stream_says_at_its_end_what_was_counted_and_cleared() -> None:
-    class Stream:
-        def __enter__(self) -> Any:
-            return SimpleNamespace(current_message_snapshot=answer(uses=2))
-
-        def __exit__(self, *_: object) -> None:
-            """Nothing to close."""
-
-    client = clearing_client([], stream=lambda **_: Stream())
-    wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), policy=Policy(counter=STRICT))
+    stream = SimpleNamespace(current_message_snapshot=answer(uses=2))
+    wrapped = wrap_strictly(clearing_client([], stream=lambda **_: nullcontext(stream)))
     with wrapped.beta.messages.stream(**thinking(1, model="claude-opus-5")):
         pass
     conversation = remembered_conversation(wrapped)
@@ -141,9 +140,7 @@ def history() -> list[dict[str, str]]:
 
 def test_a_generator_that_is_refused_is_asked_once_more_for_less() -> None:
     seen: list[Any] = []
-    wrapped = wrap(
-        SimpleNamespace(chat=flowing(seen)), budget=Budget(window=50_000), policy=Policy(counter=STRICT)
-    )
+    wrapped = wrap_strictly(SimpleNamespace(chat=flowing(seen)), window=50_000)
     chunks = wrapped.chat("a-model", history(), stream=True)
     assert [chunk.text for chunk in chunks] == ["a", "b"]
     assert seen == [("a-model", True)] * 2
@@ -164,9 +161,7 @@ def test_the_same_for_an_async_generator() -> None:
         return chunks()
 
     async def talk() -> list[str]:
-        wrapped = wrap(
-            SimpleNamespace(chat=chat), budget=Budget(window=50_000), policy=Policy(counter=STRICT)
-        )
+        wrapped = wrap_strictly(SimpleNamespace(chat=chat), window=50_000)
         return [chunk.text async for chunk in await wrapped.chat(model="a-model", messages=history())]
 
     assert asyncio.run(talk()) == ["a", "b"]
@@ -192,7 +187,7 @@ def test_a_proxy_that_reports_what_was_cached_twice_is_read_once() -> None:
         return SimpleNamespace(usage=usage)
 
     bare = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
-    wrapped = wrap(bare, budget=Budget(window=90_000, reserve=0), policy=Policy(counter=STRICT))
+    wrapped = wrap_strictly(bare, window=90_000)
     for length in range(1, 12, 2):
         wrapped.chat.completions.create(model="claude-sonnet-4-5", messages=history()[:length])
     learnt = wrapped.fitted.ledger.calibration
@@ -210,7 +205,7 @@ def talking(*texts: str) -> Any:
     """A client without a name, and its answer to each of these first messages."""
     completions = SimpleNamespace(create=lambda **request: Answer(request["messages"][0]["content"]))
     bare = SimpleNamespace(chat=SimpleNamespace(completions=completions))
-    wrapped = wrap(bare, budget=Budget(window=9_000, reserve=0), policy=Policy(counter=STRICT))
+    wrapped = wrap_strictly(bare)
     answers = [
         wrapped.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
         for text in texts
@@ -268,22 +263,12 @@ def test_an_answer_that_nobody_holds_is_forgotten() -> None:
 
 def test_streams_are_answers_too() -> None:
     seen: list[Any] = []
-    wrapped = wrap(
-        SimpleNamespace(chat=flowing(seen)), budget=Budget(window=50_000), policy=Policy(counter=STRICT)
-    )
+    wrapped = wrap_strictly(SimpleNamespace(chat=flowing(seen)), window=50_000)
     chunks = wrapped.chat("a-model", history(), stream=True)
     list(chunks)
     assert wrapped.fitted_of(chunks) is wrapped.fitted
     assert wrapped.fitted.ledger.cuts
 
-    class Stream:
-        def __enter__(self) -> Any:
-            return Answer("a stream")
-
-        def __exit__(self, *_: object) -> None:
-            """Nothing to close."""
-
-    client = clearing_client([], stream=lambda **_: Stream())
-    wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), policy=Policy(counter=STRICT))
+    wrapped = wrap_strictly(clearing_client([], stream=lambda **_: nullcontext(Answer("a stream"))))
     with wrapped.beta.messages.stream(**thinking(1, model="claude-opus-5")) as stream:
         assert wrapped.fitted_of(stream) is wrapped.fitted
