@@ -280,6 +280,15 @@ def test_equal_calls_without_ids_get_the_same_ids_with_and_without_a_memo() -> N
     assert DIALECT.wire.parse(grown, memo=memo) == DIALECT.wire.parse(grown)
 
 
+def test_a_result_without_its_call_takes_none_under_a_memo_either() -> None:
+    """Its name is that of a call with another id, which the next result of this name answers."""
+    memo = ParseMemo()
+    lost = body(user(), model(asks("read", id_="a"), asks("read")), user(answers("read", id_="lost")))
+    DIALECT.wire.parse(lost, memo=memo)
+    grown = body(*lost["contents"], user(answers("read")))
+    assert DIALECT.wire.parse(grown, memo=memo) == DIALECT.wire.parse(grown)
+
+
 def test_loose_parts_are_remembered_too() -> None:
     memo = ParseMemo()
     one = DIALECT.wire.parse({"contents": ["Hi", "there"]}, memo=memo)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
-from itertools import chain
-from typing import Generic, TypeVar
+from itertools import chain, islice
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -47,33 +47,27 @@ def find_last_answer(past: GrowingList[tuple[Segment, ...]]) -> int:
     return 0
 
 
-class PastCalls:
-    """The newest call of each id, or of each name, in messages that were read before.
+class NamedCall(Protocol):
+    """A call as a dialect remembers it."""
 
-    Hardly a result answers one of them, so they are searched at the first use only.
-    """
+    @property
+    def id(self) -> str: ...
 
-    def __init__(self, past: Iterable[Iterable[Segment]], *, by_name: bool = False) -> None:
-        self._unread_past = past
-        self._by_name = by_name
-        self._calls: dict[str, ToolCall] = {}
-
-    def get(self, word: str) -> ToolCall | None:
-        """The newest call that has this id or name; None if there is none."""
-        for call in list_calls(chain.from_iterable(self._unread_past)):
-            self._calls[call.name if self._by_name else call.id] = call
-        self._unread_past = ()
-        return self._calls.get(word)
+    @property
+    def name(self) -> str: ...
 
 
-class CallStep:
+AnyCall = TypeVar("AnyCall", bound=NamedCall)
+
+
+class CallStep(Generic[AnyCall]):
     """The calls of one assistant message, and which of them have their result."""
 
     def __init__(self) -> None:
-        self.calls: list[ToolCall] = []
+        self.calls: list[AnyCall] = []
         self._waiting_calls = WaitingCalls()
 
-    def add(self, call: ToolCall) -> None:
+    def add(self, call: AnyCall) -> None:
         """Add a call, which waits for its result from now on."""
         self._waiting_calls.add(len(self.calls), call.id, call.name)
         self.calls.append(call)
@@ -116,7 +110,7 @@ class CallStep:
             name = ""
         return self.take(name, id_=id_)
 
-    def find_answered(self, name: str, *, id_: str) -> ToolCall | None:
+    def find_answered(self, name: str, *, id_: str) -> AnyCall | None:
         """The call that one more result with this id and name belongs to; None if no call has the id."""
         place = self._waiting_calls.find_answered(id_, name)
         if place is None:
@@ -124,18 +118,46 @@ class CallStep:
         return self.calls[place]
 
 
-class CallLog:
+class CallLog(Generic[AnyCall]):
     """The calls so far: those of the last answer, which wait for results, and the newest of each id."""
 
-    def __init__(self, past: Iterable[Iterable[Segment]] = ()) -> None:
-        self._past_calls = PastCalls(past)
-        self._newest: dict[str, ToolCall] = {}
-        self.step = CallStep()
+    def __init__(self, past: GrowingList[tuple[Segment, ...]] | None = None) -> None:
+        """Go on after messages that were read before.
 
-    def copy(self) -> CallLog:
+        Only the calls since the assistant last began to speak can still wait for results. Hardly a result
+        answers an older one, so those are read at the first use only.
+        """
+        past = past or GrowingList()
+        start = find_last_answer(past)
+        self._unread_past: Iterable[tuple[Segment, ...]] = islice(past, start)
+        self._newest: dict[str, AnyCall] = {}
+        self.step: CallStep[AnyCall] = CallStep()
+        for segment in chain.from_iterable(past.after(start)):
+            call = self.read_call(segment)
+            if call is not None:
+                self.add(call)
+            part = segment.parts[0]
+            if isinstance(part, ToolResult):
+                self.replay_result(segment, part)
+
+    def read_call(self, segment: Segment) -> Any:
+        """The call in a segment, as this log remembers it; None if there is none."""
+        part = segment.parts[0]
+        if isinstance(part, ToolCall):
+            return part
+        return None
+
+    def key_of(self, call: AnyCall) -> str:
+        """The word by which a call of an earlier answer is found."""
+        return call.id
+
+    def replay_result(self, _segment: Segment, result: ToolResult) -> None:
+        """Let a result that was read before take its call again, so that the next ones find what is left."""
+        self.take(result.id, result.name)
+
+    def copy(self) -> CallLog[AnyCall]:
         """A log that goes on from here, and changes nothing in this one."""
-        log = CallLog()
-        log._past_calls = self._past_calls
+        log: CallLog[AnyCall] = CallLog()
         log._newest = dict(self._newest)
         log.step = deepcopy(self.step)
         return log
@@ -144,16 +166,20 @@ class CallLog:
         """Begin a new answer. A call of the last one that has no result yet will get none."""
         self.step = CallStep()
 
-    def add(self, call: ToolCall) -> None:
+    def add(self, call: AnyCall) -> None:
         """Add a call of the current answer. It is the newest of its id from now on."""
-        self._newest[call.id] = call
+        self._newest[self.key_of(call)] = call
         self.step.add(call)
 
-    def find(self, call_id: str) -> ToolCall | None:
+    def find(self, word: str) -> AnyCall | None:
         """The newest call of this id; None if there is none."""
-        return self._newest.get(call_id) or self._past_calls.get(call_id)
+        if word not in self._newest:
+            older_calls = filter(None, map(self.read_call, chain.from_iterable(self._unread_past)))
+            self._newest = {self.key_of(call): call for call in older_calls} | self._newest
+            self._unread_past = ()
+        return self._newest.get(word)
 
-    def take(self, call_id: str, name: str) -> ToolCall | None:
+    def take(self, call_id: str, name: str) -> AnyCall | None:
         """The call of an id that the next result answers.
 
         If several calls of one answer have the id, each result takes one; the last one stays for more
@@ -225,8 +251,8 @@ def find_reading_order(calls: Sequence[ToolCall], results: Sequence[PairedResult
 
     The results keep their order if it is read rightly. Otherwise they get the order of their calls.
     """
-    true_step = CallStep()
-    reader_step = CallStep()
+    true_step: CallStep[ToolCall] = CallStep()
+    reader_step: CallStep[ToolCall] = CallStep()
     for call in calls:
         true_step.add(call)
         reader_step.add(call)

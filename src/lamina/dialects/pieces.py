@@ -83,17 +83,17 @@ def read_messages(
     messages: Sequence[Any],
     memo: ParseMemo | None,
     *,
-    restore_calls: Callable[[GrowingList[tuple[Segment, ...]]], AnyCalls],
+    begin_calls: Callable[[GrowingList[tuple[Segment, ...]]], AnyCalls],
     read_message: Callable[[Any, int, AnyCalls], tuple[Segment, ...]],
     lead: Sequence[Segment] = (),
 ) -> tuple[Segment, ...]:
     """The `lead`, and all messages as segments. Messages that the memo has seen unchanged are not read again.
 
-    `restore_calls` gives the calls of messages that were read before, `read_message` reads one more.
+    `begin_calls` makes a log of calls after messages that were read before, `read_message` reads one more.
     """
     memo = memo or ParseMemo(copies=False)
     unchanged = memo.find_unchanged(messages)
-    calls = restore_calls(unchanged.groups)
+    calls = begin_calls(unchanged.groups)
     start = len(unchanged.groups)
 
     def read_next(message: Any, index: int) -> tuple[Segment, ...]:

@@ -15,9 +15,8 @@ not read but whose change makes another message (their digest is noted).
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping
-from itertools import chain, groupby, islice
+from collections.abc import Mapping
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from lamina.core.entries import find_sent
@@ -64,7 +63,7 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.memos import GrowingList, ParseMemo
 from lamina.dialects.origins import NO_ORIGIN, ON_THE_WIRE, ORIGIN, WireOrigin, read_origin_in
-from lamina.dialects.pairing import find_last_answer
+from lamina.dialects.pairing import CallLog, find_last_answer
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
@@ -215,9 +214,8 @@ class MessageScan:
         self.last_role = ""
         self.last_has_tools = False
         self.conversation_began = False
-        start = find_last_answer(past)
-        self.calls = CallHistory(islice(past, start))
-        for segments in past.after(start):
+        self.calls = AnthropicCalls(past)
+        for segments in past.after(find_last_answer(past)):
             self._follow(segments)
 
     def parse(self, message: Any, _: int) -> tuple[Segment, ...]:
@@ -252,24 +250,21 @@ class MessageScan:
             is_late_system=is_late_system,
             joins=joins,
         )
-        self._begin(role, segments, has_tools=has_tools or joins, joins=joins)
+        self._begin(role, has_tools=has_tools or joins)
+        if role == "assistant" and not joins:
+            self.calls.begin_answer()
+        for call in filter(None, map(self.calls.read_call, segments)):
+            self.calls.add(call)
         return segments
 
     def _follow(self, segments: tuple[Segment, ...]) -> None:
-        """Take in a message that was parsed before.
-
-        Its results take their calls again, so that the next results find what is left.
-        """
+        """Take in a message that was parsed before."""
         first = segments[0]
         role = first.role.value
         if first.role is Role.TOOL:
             role = "user"
         has_tools = not _TOOL_KINDS.isdisjoint(segment.kind for segment in segments)
-        self._begin(role, segments, has_tools=has_tools or first.joins, joins=first.joins)
-        for segment in segments:
-            part = segment.parts[0]
-            if isinstance(part, ToolResult):
-                self.calls.take(part.id)
+        self._begin(role, has_tools=has_tools or first.joins)
 
     def _continues(self, role: str, *, has_tools: bool) -> bool:
         """Whether a message continues the one before it.
@@ -285,14 +280,12 @@ class MessageScan:
         goes_on = has_tools or role == "assistant"
         return goes_on and self.last_has_tools
 
-    def _begin(self, role: str, segments: Iterable[Segment], *, has_tools: bool, joins: bool) -> None:
-        """Remember what the next message has to know of this one. Its calls are now the open ones."""
+    def _begin(self, role: str, *, has_tools: bool) -> None:
+        """Remember what the next message has to know of this one."""
         self.last_role = role
         self.last_has_tools = has_tools
         if role != "system":
             self.conversation_began = True
-        if role == "assistant":
-            self.calls.add_assistant_message(segments, joins=joins)
 
     def _read_pieces(self, message: Json, role: str) -> list[BlockPiece]:
         """One piece for each block, or one for a string. A message without blocks has an empty piece.
@@ -367,17 +360,18 @@ class MessageScan:
         them.
         """
         call_id = read_text(mapping, "tool_use_id")
-        answered = self.calls.find_answered(call_id)
-        result, mended_block = parse_result(mapping, call_id, answered.tool_name)
+        call = self.calls.take(call_id, "") or AnsweredCall()
+        result, mended_block = parse_result(mapping, call_id, call.name)
+        is_of_program = call.program_id != ""
         return BlockPiece(
             role=Role.TOOL,
             kind="tool_result",
             parts=(result,),
             blocks=[mended_block or block],
-            attrs=answered.subject,
-            pinned=answered.is_of_program or bool(find_references(mapping)),
+            attrs=call.subject,
+            pinned=is_of_program or bool(find_references(mapping)),
             was_mended=mended_block is not None,
-            unread=answered.is_of_program,
+            unread=is_of_program,
             loaded=self._load_tools(mapping),
         )
 
@@ -437,86 +431,38 @@ def _is_api_block(piece: BlockPiece) -> bool:
 class AnsweredCall(NamedTuple):
     """What a result has to know of its call. All of it is empty if no call has the id of the result.
 
-    `subject` are the attributes of the result that its call decides. `is_of_program`: a program made the
-    call, and only that program reads the result.
+    `subject` are the attributes of the result that its call decides. `program_id` is that of the program that
+    made the call; only that program reads the result.
     """
 
-    tool_name: str = ""
+    id: str = ""
+    name: str = ""
     subject: dict[str, str] | None = None
-    is_of_program: bool = False
+    program_id: str = ""
 
 
-class CallHistory:
-    """The calls so far.
+class AnthropicCalls(CallLog[AnsweredCall]):
+    """The calls so far. `program_ids` are those of programs that made calls."""
 
-    `open_calls` are the calls of the last assistant message, by id; `older_calls` those before it.
-    `unread_past` holds earlier messages whose calls were not read yet. `program_ids` are those of programs
-    that made calls.
-    """
-
-    def __init__(self, unread_past: Iterable[tuple[Segment, ...]]) -> None:
-        self.unread_past = unread_past
+    def __init__(self, past: GrowingList[tuple[Segment, ...]]) -> None:
         self.program_ids: set[str] = set()
-        self.open_calls: dict[str, deque[Segment]] = {}
-        self.older_calls: dict[str, Segment] = {}
+        super().__init__(past)
 
-    def add_assistant_message(self, segments: Iterable[Segment], *, joins: bool) -> None:
-        """Make the calls of a message the open ones. `joins`: it continues the assistant message before it.
-
-        Calls of an earlier message that have no result yet are older ones: a result that comes late finds
-        them there.
-        """
-        if not joins:
-            for call_id, call_segments in self.open_calls.items():
-                self.older_calls[call_id] = call_segments[-1]
-            self.open_calls = {}
-        for segment in segments:
-            part = segment.parts[0]
-            if not isinstance(part, ToolCall):
-                continue
-            self.open_calls.setdefault(part.id, deque()).append(segment)
-            block = _read_call_block(segment)
-            if is_called_by_program(block):
-                self.program_ids.add(text_or_empty(block["caller"].get("tool_id")) or "unknown")
-
-    def find_answered(self, call_id: str) -> AnsweredCall:
-        """What the next result with this id has to know of its call."""
-        segment = self.take(call_id)
-        if segment is None:
-            return AnsweredCall()
+    def read_call(self, segment: Segment) -> AnsweredCall | None:
         call = segment.parts[0]
-        block = _read_call_block(segment)
-        tool_name = getattr(call, "name", "")
-        return AnsweredCall(tool_name, _find_subject(block), is_called_by_program(block))
+        if not isinstance(call, ToolCall):
+            return None
+        [source] = read_origin_in(segment, NAME).block or [{}]
+        block = to_dict_or_empty(source)
+        program_id = ""
+        if is_called_by_program(block):
+            program_id = text_or_empty(block["caller"].get("tool_id")) or "unknown"
+        return AnsweredCall(call.id, call.name, _find_subject(block), program_id)
 
-    def take(self, call_id: str) -> Segment | None:
-        """The call that the next result with this id answers.
-
-        Of several open calls with this id it is the first; the last of them stays for further results. The
-        past is read only if no open call has the id.
-        """
-        waiting = self.open_calls.get(call_id)
-        if waiting is None:
-            self._read_past()
-            return self.older_calls.get(call_id)
-        if len(waiting) > 1:
-            return waiting.popleft()
-        return waiting[0]
-
-    def _read_past(self) -> None:
-        """Make older calls of those in messages that were parsed before. Later calls win over them."""
-        past_calls: dict[str, Segment] = {}
-        for segment in chain.from_iterable(self.unread_past):
-            part = segment.parts[0]
-            if isinstance(part, ToolCall):
-                past_calls[part.id] = segment
-        self.older_calls = past_calls | self.older_calls
-        self.unread_past = []
-
-
-def _read_call_block(call_segment: Segment) -> Json:
-    [block] = read_origin_in(call_segment, NAME).block or [{}]
-    return to_dict_or_empty(block)
+    def add(self, call: AnsweredCall) -> None:
+        super().add(call)
+        if call.program_id:
+            self.program_ids.add(call.program_id)
 
 
 def _find_subject(block: Json) -> dict[str, str]:

@@ -35,7 +35,7 @@ from lamina.dialects.json_values import (
     to_dict_or_empty,
 )
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.openai_chat.calls import ChatCalls, is_safe_name, restore_calls
+from lamina.dialects.openai_chat.calls import ChatCalls, is_safe_name
 from lamina.dialects.pairing import describe_result
 from lamina.dialects.pieces import (
     MessagePiece,
@@ -61,7 +61,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """
     messages = read_message_list(request)
     system = _read_system(request.get("system"))
-    log = read_messages(messages, memo, restore_calls=restore_calls, read_message=_read_message, lead=system)
+    log = read_messages(messages, memo, begin_calls=ChatCalls, read_message=_read_message, lead=system)
     return ParsedRequest(log=log, head=read_head(request))
 
 

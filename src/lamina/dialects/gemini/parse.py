@@ -13,9 +13,9 @@ stands, and it is never sent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -175,13 +175,11 @@ class _GeminiReader:
         Only those since the model last began to speak may still wait for results. Of the older ones the ids
         of the calls are enough.
         """
-        start = find_last_answer(old_segments)
-        self.calls = GeminiCalls(islice(old_segments, start))
+        self.calls = GeminiCalls(old_segments)
         self.last_role = Role.SYSTEM
         self.last_had_calls = False
-        for segments in old_segments.after(start):
+        for segments in old_segments.after(find_last_answer(old_segments)):
             self._remember(segments)
-            self.calls.replay(segments)
 
     def read_unit(self, unit: Unit) -> tuple[Segment, ...]:
         """The segments of one content.
@@ -402,12 +400,12 @@ def _make_segments(
     return segments
 
 
-class GeminiCalls(CallLog):
+class GeminiCalls(CallLog[ToolCall]):
     """The calls so far: those of the last content, which may wait for results, and all by id."""
 
-    def __init__(self, past: Iterable[tuple[Segment, ...]] = ()) -> None:
-        super().__init__(past)
+    def __init__(self, past: GrowingList[tuple[Segment, ...]] | None = None) -> None:
         self._id_counts: Counter[str] = Counter()
+        super().__init__(past)
 
     def begin_answer(self) -> None:
         """Begin a new content of the model, in which equal calls are numbered from 1 again."""
@@ -423,6 +421,12 @@ class GeminiCalls(CallLog):
             call = ToolCall(id=self._make_id(call), name=call.name, arguments=call.arguments)
         self.add(call)
         return call
+
+    def add(self, call: ToolCall) -> None:
+        """Add a call. An id that was made here counts, so that the next equal call gets the next one."""
+        super().add(call)
+        if call.id.startswith(ID_PREFIX):
+            self._id_counts[_make_stem(call)] += 1
 
     def take_answered_call(self, result: ToolResult) -> ToolCall | None:
         """The call that the next result answers: by its id, else by its name, else the first that waits.
@@ -457,32 +461,21 @@ class GeminiCalls(CallLog):
                 return call
         return None
 
-    def replay(self, segments: Iterable[Segment]) -> None:
-        """Take in calls and results that were read before.
-
-        Ids that this dialect made are counted again, so that the next equal call gets the next id.
-        """
-        for segment in segments:
-            part = segment.parts[0]
-            if isinstance(part, ToolCall):
-                if part.id.startswith(ID_PREFIX):
-                    self._make_id(part)  # counts it, so that the next equal call gets the next id
-                self.add(part)
-            elif isinstance(part, ToolResult):
-                self.step.take(part.name, id_=part.id)
-
     def _make_id(self, call: ToolCall) -> str:
         """An id for a call that has none on the wire; equal calls of one content are numbered.
 
         `unnamed_call_1a2b3c4d5e6f`, and for the second equal call `unnamed_call_1a2b3c4d5e6f_2`.
         """
-        call_hash = _hash_text(f"{call.name}\0{call.arguments}")
-        stem = f"{ID_PREFIX}{call_hash}"
-        self._id_counts[stem] += 1
-        count = self._id_counts[stem]
+        stem = _make_stem(call)
+        count = self._id_counts[stem] + 1
         if count == 1:
             return stem
         return f"{stem}_{count}"
+
+
+def _make_stem(call: ToolCall) -> str:
+    """How the ids begin that equal calls without an id get."""
+    return ID_PREFIX + _hash_text(f"{call.name}\0{call.arguments}")
 
 
 def make_orphan_id(result: ToolResult) -> str:

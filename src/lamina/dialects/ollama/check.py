@@ -209,7 +209,7 @@ def results_name_their_call(reading: OllamaReading) -> Faults:
     rightly.
     """
     for view, results in find_steps(reading.views):
-        step = CallStep()
+        step: CallStep[ToolCall] = CallStep()
         for position, call in enumerate(view.calls):
             step.add(ToolCall(id=call.id or make_call_id(position, call.name), name=call.name))
         if step.asks(""):

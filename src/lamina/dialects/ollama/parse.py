@@ -8,8 +8,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import chain, islice
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,10 +17,10 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Raw, RequestHead, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.chat_extra_fields import add_extra_fields
 from lamina.dialects.json_values import Json, describe_value, read_each, read_list
-from lamina.dialects.memos import GrowingList, ParseMemo
+from lamina.dialects.memos import ParseMemo
 from lamina.dialects.ollama.fields import NAME, TEXT_FIELDS, read_call, read_picture, read_text, to_fields
 from lamina.dialects.origins import read_origin_in
-from lamina.dialects.pairing import CallStep, PastCalls, describe_result, find_last_answer
+from lamina.dialects.pairing import CallLog, CallStep, describe_result
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -41,7 +40,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     head.
     """
     messages = read_message_list(request)
-    log = read_messages(messages, memo, restore_calls=_restore_calls, read_message=read_message)
+    log = read_messages(messages, memo, begin_calls=OllamaCalls, read_message=read_message)
     tools = read_each(read_list(request, "tools"), "tools", lambda tool, _: read_definition(tool))
     parameters = dict(request)
     del parameters["messages"]
@@ -78,7 +77,7 @@ def read_definition(tool: Any) -> Json:
     return definition
 
 
-def take_named_call(step: CallStep, name: str, call_id: str) -> int | None:
+def take_named_call(step: CallStep[ToolCall], name: str, call_id: str) -> int | None:
     """The position of the call that a result with this name and id answers; None if none waits for it.
 
     Whatever a result names, it can only answer the one call of a step. Among several calls, a name that none
@@ -90,19 +89,14 @@ def take_named_call(step: CallStep, name: str, call_id: str) -> int | None:
     return place
 
 
-class OllamaCalls:
+class OllamaCalls(CallLog[ToolCall]):
     """The calls of the last assistant message, and before it the newest call of each name."""
 
-    def __init__(self, past: Iterable[tuple[Segment, ...]] = ()) -> None:
-        self.step = CallStep()
-        self._past_calls = PastCalls(past, by_name=True)
-        self._older_calls: dict[str, ToolCall] = {}
+    def key_of(self, call: ToolCall) -> str:
+        return call.name
 
-    def begin_message(self) -> None:
-        """Begin a new assistant message."""
-        for call in self.step.calls:
-            self._older_calls[call.name] = call
-        self.step = CallStep()
+    def replay_result(self, segment: Segment, _: ToolResult) -> None:
+        self.take_answered_call(to_fields(read_origin_in(segment, NAME).message))
 
     def take_answered_call(self, message: Mapping[str, Any]) -> ToolCall | None:
         """The call that a tool message answers.
@@ -120,27 +114,11 @@ class OllamaCalls:
         if answered_call is not None:
             return answered_call
         if name and not self.step.asks(name):  # it comes after the next answer: a client sent it late
-            return self._older_calls.get(name) or self._past_calls.get(name)
+            return self.find(name)
         for call in reversed(self.step.calls):
             if name in ("", call.name):
                 return call
         return None
-
-
-def _restore_calls(old_segments: GrowingList[tuple[Segment, ...]]) -> OllamaCalls:
-    """The calls of messages that were read before, as they were after the last of them.
-
-    Only the calls of the last assistant message can still wait for a result.
-    """
-    start = find_last_answer(old_segments)
-    calls = OllamaCalls(islice(old_segments, start))
-    for segment in chain.from_iterable(old_segments.after(start)):
-        match segment.parts[0]:
-            case ToolCall() as call:
-                calls.step.add(call)
-            case ToolResult():
-                calls.take_answered_call(to_fields(read_origin_in(segment, NAME).message))
-    return calls
 
 
 _OllamaReader = Callable[[Mapping[str, Any], OllamaCalls], MessagePieces]
@@ -170,10 +148,10 @@ def _read_assistant(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePi
     content = _read_content(message, "assistant")
     pieces += content.pieces
     is_sendable = content.is_sendable
-    calls.begin_message()
+    calls.begin_answer()
     blocks = read_list(message, "tool_calls")
     for block, call in zip(blocks, read_each(blocks, "tool_calls", read_call), strict=True):
-        calls.step.add(call.part)
+        calls.add(call.part)
         pieces.append(MessagePiece("tool_call", call.part, block))
         is_sendable = is_sendable and call.is_sendable
     return MessagePieces(Role.ASSISTANT, pieces or [MessagePiece("assistant", Text(""))], is_sendable)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from itertools import chain, islice
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from lamina.core.values import Segment, ToolCall, ToolResult
+from lamina.core.values import ToolCall
 from lamina.dialects.json_values import (
     Json,
     add_outer_place,
@@ -26,8 +25,7 @@ from lamina.dialects.json_values import (
     text_or_empty,
     to_dict,
 )
-from lamina.dialects.memos import GrowingList
-from lamina.dialects.pairing import CallLog, find_last_answer
+from lamina.dialects.pairing import CallLog
 from lamina.errors import BadInput
 
 _SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -118,7 +116,7 @@ def read_free_text(call: ToolCall) -> str:
     return call.arguments
 
 
-class ChatCalls(CallLog):
+class ChatCalls(CallLog[ToolCall]):
     """The calls so far, so that each result gets the name of the call that it answers.
 
     The ids of an assistant message are its own, even if earlier calls had the same ones.
@@ -132,29 +130,6 @@ class ChatCalls(CallLog):
         if place is None:
             return None
         return self.step.calls[place]
-
-    def replay(self, segments: Iterable[Segment]) -> None:
-        """Take in the calls and results of messages that were read before.
-
-        After it, the calls without a result wait for the messages to come.
-        """
-        for segment in segments:
-            part = segment.parts[0]
-            if isinstance(part, ToolCall):
-                self.add(part)
-            elif isinstance(part, ToolResult):
-                self.take_answered_call(part.id, part.name)
-
-
-def restore_calls(old_segments: GrowingList[tuple[Segment, ...]]) -> ChatCalls:
-    """The calls of messages that were read before, as they were after the last of them.
-
-    Ids of the last assistant message may repeat, so what follows its beginning is replayed.
-    """
-    start = find_last_answer(old_segments)
-    calls = ChatCalls(islice(old_segments, start))
-    calls.replay(chain.from_iterable(old_segments.after(start)))
-    return calls
 
 
 def _read_tool_call(value: Any) -> ParsedChatCall:

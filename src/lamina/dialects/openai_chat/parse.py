@@ -24,7 +24,7 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.marking import BREAKPOINT
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls, restore_calls
+from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
 from lamina.dialects.openai_chat.parts import NAME, Content, read_part, write_blocks
 from lamina.dialects.pairing import describe_result
 from lamina.dialects.pieces import (
@@ -56,7 +56,7 @@ _CONTENT_HINT = "give text or a list"
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """The request's messages as a log, everything else as a head."""
     messages = read_message_list(request)
-    log = read_messages(messages, memo, restore_calls=restore_calls, read_message=read_message)
+    log = read_messages(messages, memo, begin_calls=ChatCalls, read_message=read_message)
     return ParsedRequest(log=log, head=_read_head(request))
 
 

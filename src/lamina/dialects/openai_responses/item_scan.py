@@ -112,7 +112,7 @@ class ItemScan:
     def __init__(self, *, is_stored: bool = True, has_unseen_calls: bool = False) -> None:
         self.is_stored = is_stored
         self.has_unseen_calls = has_unseen_calls
-        self.calls = CallLog()
+        self.calls: CallLog[ToolCall] = CallLog()
         self.unpaired_ids: set[str] = set()
         self.item_ids: set[str] = set()
         self.program_call_ids: set[str] = set()

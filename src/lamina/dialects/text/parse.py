@@ -154,7 +154,7 @@ class _TurnReader:
     """Reads turns in order. `last_voice` is the voice of the last turn."""
 
     def __init__(self) -> None:
-        self.step = CallStep()
+        self.step: CallStep[ToolCall] = CallStep()
         self.last_voice = "system"
 
     def read_turn(self, turn: TextTurn) -> Segment | None:
