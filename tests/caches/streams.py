@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from lamina.caches.stream import Sort, Stream, StreamBlock
@@ -42,3 +43,11 @@ def stream(words: str, *, tokens: int = 1000, model: str = "claude-opus-5", **fi
         blocks.append(next_block)
         role = next_block.role
     return Stream(dialect="test", model=model, blocks=tuple(blocks), **fields)
+
+
+def tokens(ids: Iterable[int]) -> Stream:
+    """A stream in which each token is a block of its own."""
+    blocks = tuple(
+        StreamBlock(sort="text", role="user", data=id_.to_bytes(4, "big"), place="", tokens=1) for id_ in ids
+    )
+    return Stream(dialect="test", model="any", blocks=blocks)

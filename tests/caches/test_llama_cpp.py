@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from lamina import Budget
-from lamina.caches import rules_for
-from lamina.caches.simulate import SlotCache
+from lamina.caches import Cache, Tally, rules_for, simulator
 from lamina.testing.model_server import PATIENCE, ModelServer, run_model_server
+from tests.caches.streams import tokens as token_stream
 from tests.talking import Answer, Speaker, Wire, listing
 
 WINDOW, LETTER = 2560, 4
@@ -66,7 +66,7 @@ def test_cached_tokens_are_what_the_server_reports(slots: int, turns: int) -> No
 async def compare(slots: int, turns: int) -> None:
     """Two conversations take turns in a random order: one continues, evicts, or brings back the other."""
     dice = random.Random(slots)  # noqa: S311
-    cache = SlotCache(msgspec.structs.replace(rules_for("llama_cpp"), slots=slots))
+    cache = simulator(msgspec.structs.replace(rules_for("llama_cpp"), slots=slots))
     with run_model_server(window=WINDOW, slots=slots) as server:
         talks = [Talk("openai", server), Talk("anthropic", server)]
         order = [talk for talk in talks for _ in range(turns)]
@@ -80,14 +80,14 @@ async def compare(slots: int, turns: int) -> None:
                 prompt, generated, answer = await talk.say(chat if talk is talks[0] else messages)
                 assert len(prompt) == answer.prompt
                 reported.append(answer.cached)
-                simulated.append(cache.send_tokens(prompt, generated=generated).read)
+                simulated.append(send(cache, prompt, generated).read)
     assert simulated == reported
     assert all(talk.cuts > turns // 10 and set(talk.wire.statuses) == {200} for talk in talks)
 
 
 def test_random_prompts_are_cached_as_the_server_reports() -> None:
     dice = random.Random(5)  # noqa: S311
-    cache = SlotCache(msgspec.structs.replace(rules_for("llama_cpp"), slots=3))
+    cache = simulator(msgspec.structs.replace(rules_for("llama_cpp"), slots=3))
     earlier_prompts: list[list[int]] = [[]]
     with run_model_server(window=2048, slots=3) as server:
         for _ in range(120):
@@ -96,9 +96,14 @@ def test_random_prompts_are_cached_as_the_server_reports() -> None:
             prompt = [*start[: dice.choice((len(start), dice.randrange(len(start) + 1)))], *new][:1900]
             body = {"prompt": prompt, "n_predict": dice.randrange(1, 8), "return_tokens": True}
             answer = post(server, "/completion", body)
-            tally = cache.send_tokens(prompt, generated=answer["tokens"])
+            tally = send(cache, prompt, answer["tokens"])
             assert tally.read == answer["timings"]["cache_n"], tally.why
             earlier_prompts.append([*prompt, *answer["tokens"]])
+
+
+def send(cache: Cache, prompt: list[int], generated: list[int]) -> Tally:
+    """Send a prompt as its tokens. The server does not compute the last token of its answer."""
+    return cache.send(token_stream(prompt), answer=token_stream(generated[:-1]).blocks)
 
 
 def letters(answer: Answer) -> str:

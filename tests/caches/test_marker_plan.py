@@ -184,8 +184,7 @@ def test_openai_ends_the_system_text_and_has_a_key() -> None:
     assert planned.key.startswith("lamina-")
     assert planned.key == plan_markers(request(20, model="gpt-5.6"), OPENAI).key
     assert planned.key != plan_markers(request(9, tools=2, model="gpt-5.6"), OPENAI).key
-    assert plan_markers(stream, OPENAI, key="support").key == "support"
-    assert plan_markers(msgspec.structs.replace(stream, key="mine"), OPENAI, key="support").key == ""
+    assert plan_markers(msgspec.structs.replace(stream, key="mine"), OPENAI).key == ""
     explicit = msgspec.structs.replace(stream, automatic="explicit")
     assert plan_markers(explicit, OPENAI, kept=4).reasons == {
         "system[0]": HEAD_END,

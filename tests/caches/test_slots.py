@@ -3,35 +3,34 @@ from __future__ import annotations
 import msgspec
 
 from lamina.caches import rules_for, simulator
-from lamina.caches.simulate import SlotCache
-from tests.caches.streams import block, stream
+from tests.caches.streams import block, stream, tokens
 
 RULES = rules_for("llama_cpp")
 
 
 def test_a_slot_continues_what_it_ended_with() -> None:
-    cache = SlotCache(RULES)
-    cache.send_tokens(range(10), generated=(10, 11, 12))
-    longer = cache.send_tokens(range(20))
+    cache = simulator(RULES)
+    cache.send(tokens(range(10)), answer=tokens((10, 11)).blocks)
+    longer = cache.send(tokens(range(20)))
     assert (longer.read, longer.uncached) == (12, 8)
-    again = cache.send_tokens(range(20))
+    again = cache.send(tokens(range(20)))
     assert (again.read, again.uncached) == (19, 1)
 
 
 def test_a_saved_sequence_comes_back() -> None:
-    cache = SlotCache(RULES)
-    cache.send_tokens(range(100))
-    assert cache.send_tokens(range(200, 300)).read == 0
-    assert cache.send_tokens(range(100)).read == 99
+    cache = simulator(RULES)
+    cache.send(tokens(range(100)))
+    assert cache.send(tokens(range(200, 300))).read == 0
+    assert cache.send(tokens(range(100))).read == 99
 
 
 def test_of_a_full_memory_the_oldest_sequence_goes_first() -> None:
-    cache = SlotCache(msgspec.structs.replace(RULES, memory=150))
+    cache = simulator(msgspec.structs.replace(RULES, memory=150))
     for start in (0, 200, 400):
-        cache.send_tokens(range(start, start + 100))
-    cache.send_tokens(range(600, 700))
-    assert cache.send_tokens(range(100)).read == 0
-    assert cache.send_tokens(range(600, 700)).read == 99
+        cache.send(tokens(range(start, start + 100)))
+    cache.send(tokens(range(600, 700)))
+    assert cache.send(tokens(range(100))).read == 0
+    assert cache.send(tokens(range(600, 700))).read == 99
 
 
 def test_streams_count_as_runs_of_tokens() -> None:

@@ -59,7 +59,6 @@ def plan_markers(
     last: int | None = None,
     kept: int | None = None,
     cut: bool = False,
-    key: str = "",
 ) -> MarkerPlan:
     """Plan the markers for a stream whose blocks are counted.
 
@@ -67,7 +66,7 @@ def plan_markers(
 
     The past is described by indexes of blocks: `last` is the last block of the request before this one, if
     this one continues it; `kept` is the last block that the last cut left unchanged. `cut`: that cut was made
-    for this very request. `key` is used if the cache routes by a key and the request has none.
+    for this very request.
     """
     _check_lifetime(stable, rules)
     _check_lifetime(tail, rules)
@@ -81,7 +80,7 @@ def plan_markers(
     return MarkerPlan(
         places=dict(zip(reasons, _make_falling(lifetimes, rules), strict=True)),
         reasons=reasons,
-        key=_choose_routing_key(stream, rules, key),
+        key=_choose_routing_key(stream, rules),
     )
 
 
@@ -94,12 +93,12 @@ def _check_lifetime(word: str, rules: CacheRules) -> None:
     raise BadInput(f"lifetime {word!r}", place="plan", hint=hint)
 
 
-def _choose_routing_key(stream: Stream, rules: CacheRules, key: str) -> str:
-    """The routing key to set: the caller's, or one made of the head; "" if none is needed."""
+def _choose_routing_key(stream: Stream, rules: CacheRules) -> str:
+    """The routing key to set, made of the head; "" if the request has one or the cache takes none."""
     takes_key = rules.match == "tail" and rules.key
     if stream.key or not takes_key:
         return ""
-    return key or _hash_head(stream)
+    return _hash_head(stream)
 
 
 class EarlierRequests(NamedTuple):

@@ -21,7 +21,6 @@ Nothing here reads a clock.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
 
 import msgspec
 
@@ -49,37 +48,8 @@ LOADED_SHARE = 0.25
 """A saved sequence is loaded only if at least this share of its tokens is of use."""
 
 
-class TokenSequence(msgspec.Struct, frozen=True):
-    """A sequence of tokens: by their ids, or as the path of a stream."""
-
-    ids: tuple[int, ...] = ()
-    path: PrefixPath | None = None
-
-    @property
-    def length(self) -> int:
-        """How many tokens it has."""
-        if self.path is not None:
-            return self.path.tokens
-        return len(self.ids)
-
-    def count_common(self, other: TokenSequence) -> int:
-        """The number of tokens that both begin with.
-
-        Token ids are compared where both have them. Else blocks are, and the bytes of the first that differs.
-        """
-        if self.path is None or other.path is None:
-            return count_common_items(self.ids, other.ids)
-        common_blocks = count_common_items(self.path.links, other.path.links)
-        common_tokens = self.path.before(common_blocks)
-        if common_blocks in (len(self.path.links), len(other.path.links)):
-            return common_tokens
-        own_block = self.path.blocks[common_blocks]
-        other_block = other.path.blocks[common_blocks]
-        # the same text in another role is another prompt from its first token on
-        if write_seam(own_block) != write_seam(other_block):
-            return common_tokens
-        equal_bytes = count_common_items(own_block.data, other_block.data)
-        return common_tokens + count_shared_tokens(other_block, equal_bytes)
+_NOTHING = PrefixPath(blocks=(), links=(), sums=(), root=b"", settings={})
+"""What a slot holds before its first request."""
 
 
 class SlotCache(Cache):
@@ -92,47 +62,38 @@ class SlotCache(Cache):
 
     def _unload(self) -> None:
         """Empty all slots and the memory, as when the server starts again."""
-        self.slots = [TokenSequence()] * self.rules.slots
+        self.slots = [_NOTHING] * self.rules.slots
         self.last_used = [-1] * self.rules.slots
-        self.saved: list[TokenSequence] = []
+        self.saved: list[PrefixPath] = []
         self.requests = 0
 
     def _take(self, sent: CacheRequest) -> Tally:
-        """Run a request whose blocks count as runs of tokens."""
-        with_answer = TokenSequence(path=sent.path.extended(sent.answer))
-        return self._run(TokenSequence(path=sent.path), with_answer, sent.at)
-
-    def send_tokens(self, ids: Sequence[int], *, at: float = 0.0, generated: Sequence[int] = ()) -> Tally:
-        """Send one request as token ids. This is exact."""
-        prompt = TokenSequence(ids=tuple(ids))
-        return self._run(prompt, TokenSequence(ids=(*ids, *generated[:-1])), at)
-
-    def _run(self, prompt: TokenSequence, with_answer: TokenSequence, at: float) -> Tally:
         """Run a prompt in one of the slots, which holds the prompt and its answer afterwards."""
-        if at - self.last_request > self.rules.seconds(""):
+        prompt = sent.path
+        if sent.at - self.last_request > self.rules.seconds(""):
             self._unload()
-        self.last_request = at
+        self.last_request = sent.at
         chosen = self._choose_slot(prompt)
         for index, idle in enumerate(self.slots):
             if index != chosen:
                 self._save(idle)
-        common = min(self.slots[chosen].count_common(prompt), prompt.length)
-        self.slots[chosen] = with_answer
+        common = min(_count_common_tokens(self.slots[chosen], prompt), prompt.tokens)
+        self.slots[chosen] = prompt.extended(sent.answer)
         self.requests += 1
         self.last_used[chosen] = self.requests
         if not common:
-            return Tally(uncached=prompt.length, why="no slot and nothing saved knew it")
+            return Tally(uncached=prompt.tokens, why="no slot and nothing saved knew it")
         # the server always computes the last token of a prompt
-        read = min(common, prompt.length - 1)
+        read = min(common, prompt.tokens - 1)
         why = f"slot {chosen} knew {common} tokens of it"
-        return Tally(read=read, uncached=prompt.length - read, why=why)
+        return Tally(read=read, uncached=prompt.tokens - read, why=why)
 
-    def _choose_slot(self, prompt: TokenSequence) -> int:
+    def _choose_slot(self, prompt: PrefixPath) -> int:
         """The slot that shares most with a prompt, else the one used longest ago; saved if it would lose."""
-        shared = [slot.count_common(prompt) for slot in self.slots]
+        shared = [_count_common_tokens(slot, prompt) for slot in self.slots]
         chosen = shared.index(max(shared))
-        if shared[chosen] > SIMILAR_SHARE * prompt.length:
-            loses = shared[chosen] < SAVED_SHARE * self.slots[chosen].length
+        if shared[chosen] > SIMILAR_SHARE * prompt.tokens:
+            loses = shared[chosen] < SAVED_SHARE * self.slots[chosen].tokens
         else:
             # of several that were never used, the last one
             chosen = min(range(len(shared)), key=lambda index: (self.last_used[index], -index))
@@ -143,33 +104,33 @@ class SlotCache(Cache):
             self._forget_oldest()
         return chosen
 
-    def _save(self, sequence: TokenSequence) -> None:
+    def _save(self, sequence: PrefixPath) -> None:
         """Save a sequence, unless a saved one begins with it; it replaces saved ones that it begins with.
 
         With A saved, A B replaces it. With A B saved, A is not saved.
         """
-        if not sequence.length:
+        if not sequence.tokens:
             return
         others = []
         for saved in self.saved:
-            common = saved.count_common(sequence)
-            if common == sequence.length:
+            common = _count_common_tokens(saved, sequence)
+            if common == sequence.tokens:
                 return
-            if common < saved.length:
+            if common < saved.tokens:
                 others.append(saved)
         self.saved = [*others, sequence]
 
-    def _load(self, slot: TokenSequence, prompt: TokenSequence) -> TokenSequence:
+    def _load(self, slot: PrefixPath, prompt: PrefixPath) -> PrefixPath:
         """Take out the saved sequence that serves the prompt better than the slot does; else the slot.
 
         It has to share more of the prompt than the slot, and a larger part of itself.
         """
         best_index = None
-        best_common = slot.count_common(prompt)
-        best_share = best_common / max(slot.length, 1)
+        best_common = _count_common_tokens(slot, prompt)
+        best_share = best_common / max(slot.tokens, 1)
         for index, saved in enumerate(self.saved):
-            common = saved.count_common(prompt)
-            share = common / saved.length
+            common = _count_common_tokens(saved, prompt)
+            share = common / saved.tokens
             if share < LOADED_SHARE:
                 continue
             if share > best_share and common > best_common:
@@ -184,9 +145,24 @@ class SlotCache(Cache):
         """Remove the oldest saved sequences while the memory is full. The last one always stays."""
         if not self.rules.memory:
             return  # 0: without limit
-        tokens = sum(saved.length for saved in self.saved)
+        tokens = sum(saved.tokens for saved in self.saved)
         while tokens > self.rules.memory and len(self.saved) > 1:
-            tokens -= self.saved.pop(0).length
+            tokens -= self.saved.pop(0).tokens
+
+
+def _count_common_tokens(one: PrefixPath, other: PrefixPath) -> int:
+    """The tokens that both paths begin with. Of the first block that differs, the bytes are compared."""
+    common_blocks = count_common_items(one.links, other.links)
+    common_tokens = one.before(common_blocks)
+    if common_blocks in (len(one.links), len(other.links)):
+        return common_tokens
+    own_block = one.blocks[common_blocks]
+    other_block = other.blocks[common_blocks]
+    # the same text in another role is another prompt from its first token on
+    if write_seam(own_block) != write_seam(other_block):
+        return common_tokens
+    equal_bytes = count_common_items(own_block.data, other_block.data)
+    return common_tokens + count_shared_tokens(other_block, equal_bytes)
 
 
 class SentBlocks:
