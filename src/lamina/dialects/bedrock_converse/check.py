@@ -76,39 +76,41 @@ def check(request: Request, *, memo: CheckMemo | None = None) -> list[Violation]
 
 
 class PlacedBlock(NamedTuple):
-    """A block of a message: its place, its type and what it holds, which are fields for most types."""
+    """A block of a message: its place, its type and what it holds, which are fields for most types.
+
+    `call_id` is the id of a call, or of the call that a result answers.
+    """
 
     place: str
     type: str
     content: Any
+    fields: Mapping[str, Any]
+    call_id: str
 
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        return mapping_or_empty(self.content)
 
-    @property
-    def call_id(self) -> str:
-        """The id of a call, or of the call that a result answers."""
-        return text_or_empty(self.fields.get("toolUseId"))
+def _place_block(place: str, block_type: str, content: Any) -> PlacedBlock:
+    fields = mapping_or_empty(content)
+    return PlacedBlock(place, block_type, content, fields, text_or_empty(fields.get("toolUseId")))
 
 
 class ConverseMessageView(RoleMessageView):
-    """A message as the rules see it: its blocks in order, and by type."""
+    """A message as the rules see it: its blocks in order, and by type.
 
-    __slots__ = ("blocks", "by_type")
+    `call_ids` are those of its calls, `answered_ids` those of the calls that its results answer.
+    """
+
+    __slots__ = ("answered_ids", "blocks", "by_type", "call_ids")
 
     def __init__(self, message: Any, index: int) -> None:
         super().__init__(message, index, to_dict_or_empty(message), ROLES)
         self.blocks: list[PlacedBlock] = []
         self.by_type: defaultdict[str, list[PlacedBlock]] = defaultdict(list)
         for position, block in enumerate(list_or_empty(self.wire.get("content"))):
-            placed = PlacedBlock(f"{self.place}.content[{position}]", *split_block(block))
+            placed = _place_block(f"{self.place}.content[{position}]", *split_block(block))
             self.blocks.append(placed)
             self.by_type[placed.type].append(placed)
-
-    def list_ids(self, block_type: str) -> list[str]:
-        """The ids in the blocks of this type: of calls, or of the calls that results answer."""
-        return [block.call_id for block in self.by_type[block_type]]
+        self.call_ids = [call.call_id for call in self.by_type["toolUse"]]
+        self.answered_ids = {result.call_id for result in self.by_type["toolResult"]}
 
 
 class EarlierConverse:
@@ -121,7 +123,7 @@ class EarlierConverse:
 
     def add(self, view: ConverseMessageView) -> None:
         self.last = view
-        self.call_ids.update(view.list_ids("toolUse"))
+        self.call_ids.update(view.call_ids)
         self.markers += len(view.by_type[MARKER])
 
 
@@ -149,7 +151,7 @@ class ConverseReading:
             tool_type, content = split_block(tool)
             if "toolSpec" in mapping_or_empty(tool):
                 tool_type = "toolSpec"  # also if it is null, which no schema is
-            self.tools.append(PlacedBlock(f"toolConfig.tools[{position}]", tool_type, content))
+            self.tools.append(_place_block(f"toolConfig.tools[{position}]", tool_type, content))
 
     def list_blocks(self, block_type: str) -> Iterator[PlacedBlock]:
         """The blocks of this type in all messages."""
@@ -210,9 +212,8 @@ def calls_are_answered(reading: ConverseReading) -> Faults:
     for previous, view in reading.neighbours:
         if previous is None or previous.role != "assistant":
             continue
-        answered_ids = set(view.list_ids("toolResult"))
-        for call_id in previous.list_ids("toolUse"):
-            if call_id not in answered_ids:
+        for call_id in previous.call_ids:
+            if call_id not in view.answered_ids:
                 yield view.place, f"expected a toolResult for the toolUse {call_id!r} of the message before"
 
 
@@ -221,7 +222,7 @@ def results_answer_calls(reading: ConverseReading) -> Faults:
     for previous, view in reading.neighbours:
         waiting_ids: list[str] = []
         if previous is not None and previous.role == "assistant":
-            waiting_ids = previous.list_ids("toolUse")
+            waiting_ids = list(previous.call_ids)
         for result in view.by_type["toolResult"]:
             if result.call_id in waiting_ids:
                 waiting_ids.remove(result.call_id)

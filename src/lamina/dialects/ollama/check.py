@@ -1,8 +1,7 @@
 """Checks a request against the rules of Ollama's chat API. Rules are functions that change nothing.
 
 A server itself refuses little: most models' templates do, and a result that is read as that of another call
-is worse than an error. Two rules (O1) are checked only with `strict`: a server that does not get its window
-from the request chooses one by its memory, and silently drops messages from the front of a longer request.
+is worse than an error.
 """
 
 from __future__ import annotations
