@@ -1,19 +1,19 @@
 """Finds extra fields in messages of Chat Completions and of Ollama, which have the same shape.
 
-`add_extra_fields` puts on the segments of a message what it has besides their parts: words that count, and
-the digest of everything else that is sent.
+`find_extra_fields` finds what a message has besides the parts of its segments: words that count, and
+everything else that is sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lamina.core.tokens import COVERED_CHARACTERS
-from lamina.core.values import Image, Part, Raw, Segment, Text, ToolCall, ToolResult
+from lamina.core.values import Image, Part, Raw, Text, ToolCall, ToolResult
 from lamina.dialects.extra_fields import ExtraFields, KnownFields, know_fields
 from lamina.dialects.json_values import Json, list_or_empty, to_dict_or_empty
-from lamina.dialects.origins import read_origin_in
+from lamina.dialects.pieces import MessagePiece
 
 _MESSAGE_FIELDS = know_fields("content thinking images tool_calls function_call tool_call_id")
 _BLOCK_WORDS = "text refusal image_url input_audio file function custom name arguments"
@@ -34,30 +34,26 @@ def _write_nothing(_: Part) -> list[Json]:
     return []
 
 
-def add_extra_fields(
+def find_extra_fields(
     dialect: str,
-    segments: list[Segment],
+    pieces: Sequence[MessagePiece],
     message: Mapping[str, Any],
     *,
     write_blocks: BlockWriter = _write_nothing,
-) -> tuple[Segment, ...]:
-    """The segments of a message, with its extra fields.
+) -> list[ExtraFields]:
+    """The extra fields of a message for each of its pieces; an empty list if it has none.
 
-    The fields of the message itself are counted with its last segment, which is the last to be left out.
+    The fields of the message itself are counted with its last piece, which is the last to be left out.
     `write_blocks` says how the dialect would write a picture or a file, to see what else its block has.
     """
     if dialect == CHAT and _is_plain(message):
-        return tuple(segments)
-    last = len(segments) - 1
-    for position, segment in enumerate(segments):
-        extra = _ChatExtraFields(dialect, write_blocks=write_blocks)
-        block = read_origin_in(segment, dialect).block
-        if block is not None:
-            extra.add_block("", segment.parts[0], block)
-        if position == last:
-            extra.add_message(message, segment.parts[0])
-        segments[position] = extra.put_on(segment)
-    return tuple(segments)
+        return []
+    extras = [_ChatExtraFields(dialect, write_blocks=write_blocks) for _ in pieces]
+    for extra, piece in zip(extras, pieces, strict=True):
+        if piece.block is not None:
+            extra.add_block("", piece.part, piece.block)
+    extras[-1].add_message(message, pieces[-1].part)
+    return list(extras)
 
 
 def _is_plain(message: Mapping[str, Any]) -> bool:

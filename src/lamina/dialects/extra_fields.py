@@ -21,7 +21,7 @@ import msgspec
 
 from lamina.core.hashing import digest
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Digest, Part, Raw, Segment, Text
+from lamina.core.values import Digest, Part, Raw, Text
 from lamina.dialects.json_values import Json, drop_fields, list_or_empty, to_dict_or_empty
 
 ExtraParts = tuple[Part, ...]
@@ -83,8 +83,6 @@ IGNORED: Mapping[str, str] = {
 
 An id that pairs a call with its result is typed, and does count.
 """
-
-NO_DIGEST = Digest("")
 
 _EMPTY_BY_DEFAULT = frozenset(("annotations", "tool_calls", "images"))
 """Lists that an SDK writes out when they are empty. Without them the message is the same."""
@@ -168,15 +166,8 @@ class ExtraFields(msgspec.Struct):
     def digest(self) -> Digest:
         """The digest of what is sent without being counted; "" if nothing is."""
         if not any(self.rests.values()):
-            return NO_DIGEST
+            return Digest("")
         return digest({place: rest for place, rest in self.rests.items() if rest})
-
-    def put_on(self, segment: Segment) -> Segment:
-        """The segment with these fields; the same object if there are none."""
-        uncounted = self.digest()
-        if not self.parts and not uncounted:
-            return segment
-        return msgspec.structs.replace(segment, beside=self.parts, uncounted=uncounted)
 
 
 def is_counted(name: str, value: Any, known: KnownFields) -> bool:

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Digest, Document, Image, Part, Raw, Role, Segment, Text, ToolResult
-from lamina.dialects.extra_fields import NO_DIGEST
+from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Text, ToolResult
+from lamina.dialects.extra_fields import ExtraFields
 from lamina.dialects.json_values import LIST_TYPES, describe_value, read_each, to_dict_or_empty
 from lamina.dialects.memos import GrowingList, ParseMemo
 from lamina.dialects.origins import ORIGIN, WireOrigin
@@ -24,12 +24,16 @@ from lamina.errors import BadInput
 AnyReader = TypeVar("AnyReader")
 AnyCalls = TypeVar("AnyCalls")
 
+NO_EXTRA_FIELDS = ExtraFields("")
+"""What most pieces have besides their part. Nobody adds to it."""
+
 
 class MessagePiece(msgspec.Struct, frozen=True, gc=False):
     """A segment before it is made: its kind, its part, and the block of the message that it came from.
 
     `role` is given if it is not that of the message: a result may stand in a message of the user.
-    `uncounted` is the digest of what the block has besides (`extra_fields`).
+    `is_sendable`: it may be sent as it came. `unread`: only a program reads it. Blocks of the API's own in a
+    row are one piece, which has `other_parts`. `loaded` are the definitions of the tools that it loads.
     """
 
     kind: str
@@ -38,7 +42,10 @@ class MessagePiece(msgspec.Struct, frozen=True, gc=False):
     attrs: dict[str, str] = {}
     role: Role | None = None
     pinned: bool = False
-    uncounted: Digest = NO_DIGEST
+    is_sendable: bool = True
+    unread: bool = False
+    other_parts: tuple[Part, ...] = ()
+    loaded: tuple[Part, ...] = ()
 
 
 class MessagePieces(msgspec.Struct, frozen=True, gc=False):
@@ -159,6 +166,19 @@ def _list_judged_parts(part: Part) -> Iterator[Part]:
             yield inner
 
 
+def join_pieces(run: Sequence[MessagePiece]) -> MessagePiece:
+    """Blocks of the API's own in a row, such as a web search and its result, as one piece: none stands alone.
+
+    The `block` of each is a list of blocks.
+    """
+    return msgspec.structs.replace(
+        run[0],
+        block=[block for piece in run for block in piece.block],
+        other_parts=tuple(piece.part for piece in run[1:]),
+        loaded=tuple(chain.from_iterable(piece.loaded for piece in run)),
+    )
+
+
 def make_segments(
     dialect: str,
     message: Any,
@@ -168,15 +188,21 @@ def make_segments(
     pinned: bool = False,
     unread: bool = False,
     notes: dict[str, Any] | None = None,
-) -> list[Segment]:
+    later_notes: dict[str, Any] | None = None,
+    extras: Sequence[ExtraFields] = (),
+) -> tuple[Segment, ...]:
     """The segments of a message. All but the first join the one before; `joins` says whether the first does.
 
     `message` is the object as it came. `unread`: only a program reads it. `notes` are what the dialect needs
-    to know of it besides.
+    to know of it besides. If there are `later_notes`, all segments but the first have these alone: the first
+    has the message itself. `extras` has for each piece what the message holds besides its part.
     """
     segments: list[Segment] = []
     for position, piece in enumerate(parsed.pieces):
         is_first = position == 0
+        extra = NO_EXTRA_FIELDS
+        if extras:
+            extra = extras[position]
         origin = WireOrigin(
             dialect=dialect,
             message=message,
@@ -186,17 +212,20 @@ def make_segments(
             is_mended=not parsed.is_sendable,
             notes=notes or {},
         )
+        if later_notes is not None and not is_first:
+            origin = WireOrigin(dialect=dialect, message=message, block=piece.block, notes=later_notes)
         segment = Segment(
             role=piece.role or parsed.role,
             kind=piece.kind,
-            parts=(piece.part,),
+            parts=(piece.part, *piece.other_parts),
             attrs=piece.attrs,
             joins=joins or not is_first,
             pinned=pinned or piece.pinned,
             origin=dialect,
             meta={ORIGIN: origin},
-            uncounted=piece.uncounted,
-            unread=unread,
+            beside=extra.parts,
+            uncounted=extra.digest(),
+            unread=unread or piece.unread,
         )
         segments.append(segment)
-    return segments
+    return tuple(segments)

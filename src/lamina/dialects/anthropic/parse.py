@@ -1,6 +1,6 @@
 """Parses a request of the Messages API into a log and a head.
 
-    parse ──▶ MessageScan.parse ──▶ pieces of a message ──▶ build_segments
+    parse ──▶ MessageScan.parse ──▶ pieces of a message ──▶ make_segments
 
 Each block becomes a segment that notes where it came from, so that `render` can give back the same objects.
 `MessageScan` reads the messages, with what earlier ones mean for later ones. `lasting` names system messages
@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
+
+import msgspec
 
 from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
@@ -62,8 +64,9 @@ from lamina.dialects.json_values import (
     to_dict_or_none,
 )
 from lamina.dialects.memos import GrowingList, ParseMemo
-from lamina.dialects.origins import NO_ORIGIN, ON_THE_WIRE, ORIGIN, WireOrigin, read_origin_in
+from lamina.dialects.origins import NO_ORIGIN, ON_THE_WIRE, read_origin_in
 from lamina.dialects.pairing import CallLog, find_last_answer
+from lamina.dialects.pieces import MessagePiece, MessagePieces, join_pieces, make_segments
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
@@ -171,15 +174,15 @@ def _parse_system(system: Any) -> tuple[Segment, ...]:
     if not system:
         return ()
     if isinstance(system, str):
-        return build_segments([BlockPiece(Role.SYSTEM, "system", (Text(system),))], system)
+        return _make_segments([MessagePiece("system", Text(system))], system, role="system")
     if not isinstance(system, LIST_TYPES):
         hint = "give a string or a list of text blocks"
         raise BadInput(name_value(system), place="system", hint=hint)
-    return build_segments(read_each(system, "system", _read_system_block), system)
+    return _make_segments(read_each(system, "system", _read_system_block), system, role="system")
 
 
-def _read_system_block(block: Any, _: int) -> BlockPiece:
-    return BlockPiece(Role.SYSTEM, "system", (parse_content_block(block),), [block])
+def _read_system_block(block: Any, _: int) -> MessagePiece:
+    return MessagePiece("system", parse_content_block(block), [block])
 
 
 class MessageScan:
@@ -242,11 +245,13 @@ class MessageScan:
         extra_fields: Json = {}
         if len(mapping) > 2:  # more than role and content
             extra_fields = select_extra_fields(mapping)
-        segments = build_segments(
+        is_sendable = all(piece.is_sendable for piece in pieces)
+        segments = _make_segments(
             results_first,
             message,
+            role=role,
             extra_fields=extra_fields,
-            is_mended=is_demoted or is_reordered or any(piece.was_mended for piece in pieces),
+            is_sendable=is_sendable and not is_demoted and not is_reordered,
             is_late_system=is_late_system,
             joins=joins,
         )
@@ -287,14 +292,14 @@ class MessageScan:
         if role != "system":
             self.conversation_began = True
 
-    def _read_pieces(self, message: Json, role: str) -> list[BlockPiece]:
+    def _read_pieces(self, message: Json, role: str) -> list[MessagePiece]:
         """One piece for each block, or one for a string. A message without blocks has an empty piece.
 
         `"content": "Hi"` is one piece without blocks, and `"content": [A, B]` is two with one block each.
         """
         content = message.get("content")
         if isinstance(content, str):
-            return [BlockPiece(ROLES[role], role, (Text(content),))]
+            return [MessagePiece(role, Text(content))]
         if not isinstance(content, LIST_TYPES):
             hint = "give a string or a list of blocks"
             raise BadInput(f"the content is {name_value(content)}", place=".content", hint=hint)
@@ -305,7 +310,7 @@ class MessageScan:
             return self._join_api_blocks(pieces)
         return pieces
 
-    def _read_empty_message(self, message: Json, role: str) -> BlockPiece:
+    def _read_empty_message(self, message: Json, role: str) -> MessagePiece:
         """The piece of a message without blocks.
 
         A late system message without words is a directive: it only sets something, and is sent as it came.
@@ -314,9 +319,9 @@ class MessageScan:
         is_late_system = role == "system" and self.conversation_began
         if is_late_system and not self.demotes_system:
             part = Raw(dialect=NAME, data=select_extra_fields(message))
-        return BlockPiece(ROLES[role], role, (part,), [])
+        return MessagePiece(role, part, [])
 
-    def _read_block(self, block: Any, role: str) -> BlockPiece:
+    def _read_block(self, block: Any, role: str) -> MessagePiece:
         """The piece for one block. A compaction stands for all that came before it, so it is pinned.
 
         Thinking in a user message, and a result in one of the assistant, are refused.
@@ -332,27 +337,25 @@ class MessageScan:
                 return self._read_result(block, mapping)
             case "tool_use":
                 call = parse_call(mapping)
-                return BlockPiece(
-                    role=Role.ASSISTANT,
+                return MessagePiece(
                     kind="tool_call",
-                    parts=(call,),
-                    blocks=[block],
+                    part=call,
+                    block=[block],
                     pinned=is_called_by_program(mapping),
                     # A16: `fs.read`, from a history of another API, is written anew as `fs_read`.
-                    was_mended=not is_safe_name(call.name),
+                    is_sendable=is_safe_name(call.name),
                 )
             case "thinking" | "redacted_thinking":
-                return BlockPiece(Role.ASSISTANT, "thinking", (parse_thinking(mapping),), [block])
-        return BlockPiece(
-            role=ROLES[role],
+                return MessagePiece("thinking", parse_thinking(mapping), [block])
+        return MessagePiece(
             kind=role,
-            parts=(parse_content_block(block),),
-            blocks=[block],
+            part=parse_content_block(block),
+            block=[block],
             pinned=block_type == "compaction",
             loaded=self._load_tools(mapping),
         )
 
-    def _read_result(self, block: Any, mapping: Json) -> BlockPiece:
+    def _read_result(self, block: Any, mapping: Json) -> MessagePiece:
         """The piece for a result. The call that it answers tells the name of the tool, and the file.
 
         Its call is in the assistant message before it, or further back if a client moved the result. What a
@@ -363,14 +366,14 @@ class MessageScan:
         call = self.calls.take(call_id, "") or AnsweredCall()
         result, mended_block = parse_result(mapping, call_id, call.name)
         is_of_program = call.program_id != ""
-        return BlockPiece(
+        return MessagePiece(
             role=Role.TOOL,
             kind="tool_result",
-            parts=(result,),
-            blocks=[mended_block or block],
+            part=result,
+            block=[mended_block or block],
             attrs=call.subject,
             pinned=is_of_program or bool(find_references(mapping)),
-            was_mended=mended_block is not None,
+            is_sendable=mended_block is None,
             unread=is_of_program,
             loaded=self._load_tools(mapping),
         )
@@ -383,33 +386,21 @@ class MessageScan:
             loaded.append(Raw(dialect=NAME, data={"type": "tool_definition", "definition": definition}))
         return tuple(loaded)
 
-    def _join_api_blocks(self, pieces: list[BlockPiece]) -> list[BlockPiece]:
+    def _join_api_blocks(self, pieces: list[MessagePiece]) -> list[MessagePiece]:
         """Join blocks of the API's own that follow each other, such as a web search and its result.
 
         Each run becomes one piece, since neither of such blocks may be sent without the other. A run is
         pinned if it loads tools, or holds what belongs to a program.
         """
-        joined: list[BlockPiece] = []
+        joined: list[MessagePiece] = []
         for are_api_blocks, pieces_in_a_row in groupby(pieces, key=_is_api_block):
             run = list(pieces_in_a_row)
             if not are_api_blocks:
                 joined += run
                 continue
-            blocks: list[Any] = []
-            parts: list[Part] = []
-            loaded: list[Part] = []
-            for piece in run:
-                blocks += piece.blocks or ()
-                parts += piece.parts
-                loaded += piece.loaded
-            joined.append(
-                run[0]._replace(
-                    parts=tuple(parts),
-                    blocks=blocks,
-                    pinned=any(map(self._must_stay, blocks)),
-                    loaded=tuple(loaded),
-                )
-            )
+            whole = join_pieces(run)
+            pinned = any(map(self._must_stay, whole.block))
+            joined.append(msgspec.structs.replace(whole, pinned=pinned))
         return joined
 
     def _must_stay(self, block: Any) -> bool:
@@ -423,9 +414,9 @@ class MessageScan:
         return text_or_empty(mapping.get("tool_use_id")) in self.calls.program_ids
 
 
-def _is_api_block(piece: BlockPiece) -> bool:
+def _is_api_block(piece: MessagePiece) -> bool:
     """Whether a piece is a block of the API's own that may be joined to its neighbours."""
-    return isinstance(piece.parts[0], Raw) and not piece.pinned
+    return isinstance(piece.part, Raw) and not piece.pinned
 
 
 class AnsweredCall(NamedTuple):
@@ -437,7 +428,7 @@ class AnsweredCall(NamedTuple):
 
     id: str = ""
     name: str = ""
-    subject: dict[str, str] | None = None
+    subject: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
     program_id: str = ""
 
 
@@ -478,79 +469,42 @@ def _find_subject(block: Json) -> dict[str, str]:
     return {}
 
 
-class BlockPiece(NamedTuple):
-    """A segment in the making.
-
-    `blocks` are the content blocks that it came from; None if the message is one string. `was_mended` says
-    that the piece cannot be sent as it came, so that its message has to be written anew. `unread`: only a
-    program reads it. `loaded` are the definitions of the tools that it loads.
-    """
-
-    role: Role
-    kind: str
-    parts: tuple[Part, ...]
-    blocks: list[Any] | None = None
-    attrs: dict[str, str] | None = None
-    pinned: bool = False
-    was_mended: bool = False
-    unread: bool = False
-    loaded: ExtraParts = ()
-
-
-def build_segments(
-    pieces: list[BlockPiece],
+def _make_segments(
+    pieces: list[MessagePiece],
     message: Any,
     *,
+    role: str,
     extra_fields: Mapping[str, Any] = _NO_FIELDS,
-    is_mended: bool = False,
+    is_sendable: bool = True,
     is_late_system: bool = False,
     joins: bool = False,
 ) -> tuple[Segment, ...]:
-    """Turn the pieces of a message, or of the system text, into segments.
+    """The segments of a message, or of the system text.
 
     `extra_fields` are the fields of the message besides role and content. They are counted with its last
     piece. All but the first note them: the first holds the whole message, and may be left out of a request.
     `is_late_system`: a system message inside the conversation. If a client drops what was before it, it is
     sent with the system text, which are other bytes.
     """
-    notes: dict[str, Any] = {}
+    extras = [ExtraFields(NAME, piece.loaded) for piece in pieces]
     if extra_fields:
-        notes["fields"] = extra_fields
-    last = len(pieces) - 1
-    segments: list[Segment] = []
-    for position, piece in enumerate(pieces):
-        origin = WireOrigin(dialect=NAME, message=message, block=piece.blocks, notes=notes)
-        if position == 0:
-            origin = WireOrigin(
-                dialect=NAME,
-                message=message,
-                block=piece.blocks,
-                is_first=True,
-                count=len(pieces),
-                is_mended=is_mended,
-            )
-        extra = ExtraFields(NAME, piece.loaded)
+        extras[-1].add("message", extra_fields, _MESSAGE_FIELDS)
+    for extra, piece in zip(extras, pieces, strict=True):
         if is_late_system:
             extra.rests["role"] = "late system"
-        if extra_fields and position == last:
-            extra.add("message", extra_fields, _MESSAGE_FIELDS)
-        if piece.blocks and len(piece.blocks) == 1:
-            _add_block(extra, "", piece.parts[0], to_dict_or_empty(piece.blocks[0]))
-        segment = Segment(
-            role=piece.role,
-            kind=piece.kind,
-            parts=piece.parts,
-            attrs=piece.attrs or {},
-            pinned=piece.pinned,
-            joins=joins or position > 0,
-            origin=NAME,
-            meta={ORIGIN: origin},
-            beside=extra.parts,
-            uncounted=extra.digest(),
-            unread=piece.unread,
-        )
-        segments.append(segment)
-    return tuple(segments)
+        if piece.block and len(piece.block) == 1:
+            _add_block(extra, "", piece.part, to_dict_or_empty(piece.block[0]))
+    later_notes: dict[str, Any] = {}
+    if extra_fields:
+        later_notes["fields"] = extra_fields
+    return make_segments(
+        NAME,
+        message,
+        MessagePieces(ROLES[role], pieces, is_sendable),
+        joins=joins,
+        later_notes=later_notes,
+        extras=extras,
+    )
 
 
 def select_extra_fields(message: Json) -> Json:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lamina.core.hashing import digest
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Digest, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.values import Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.bedrock_converse.blocks import (
     NAME,
     MarkedBlock,
@@ -25,7 +24,7 @@ from lamina.dialects.bedrock_converse.blocks import (
     write_part,
 )
 from lamina.dialects.bedrock_converse.head import read_head
-from lamina.dialects.extra_fields import NO_DIGEST, find_difference
+from lamina.dialects.extra_fields import ExtraFields, find_difference
 from lamina.dialects.json_values import (
     LIST_TYPES,
     add_outer_place,
@@ -70,28 +69,36 @@ def parse_answer(content: Sequence[Any]) -> tuple[Segment, ...]:
     return _read_message({"role": "assistant", "content": content}, 0, ChatCalls())
 
 
-def _read_system(system: Any) -> list[Segment]:
+def _read_system(system: Any) -> tuple[Segment, ...]:
     """One segment for each block of the system text, so that each can be marked and compared on its own."""
     if not system:
-        return []
+        return ()
     if not isinstance(system, LIST_TYPES):
         hint = 'give a list of blocks such as [{"text": "Be brief."}]'
         raise BadInput(f"the system text is {name_value(system)}", place="system", hint=hint)
-    pieces = _read_groups(system, "system", lambda marked: _read_plain_piece(marked, "system"))
-    return make_segments(NAME, system, MessagePieces(Role.SYSTEM, pieces))
+    pieces, extras = _read_groups(system, "system", lambda marked: _read_plain_piece(marked, "system"))
+    return make_segments(NAME, system, MessagePieces(Role.SYSTEM, pieces), extras=extras)
 
 
 def _read_groups(
     blocks: Sequence[Any], place: str, read: Callable[[MarkedBlock], MessagePiece]
-) -> list[MessagePiece]:
-    """A piece for each block with its cache points. An error names the place of the block."""
+) -> tuple[list[MessagePiece], list[ExtraFields]]:
+    """A piece for each block with its cache points, and what the block has besides.
+
+    An error names the place of the block.
+    """
     pieces: list[MessagePiece] = []
+    extras: list[ExtraFields] = []
     for marked in group_with_markers(blocks):
         try:
-            pieces.append(read(marked))
+            piece = read(marked)
+            extra = _find_rest(piece, marked.block)
+            extra.digest()  # a value that is not JSON is refused here, where its place is known
         except BadInput as error:
             raise add_outer_place(f"{place}[{marked.position}]", error) from None
-    return pieces
+        pieces.append(piece)
+        extras.append(extra)
+    return pieces, extras
 
 
 def _read_message(message: Any, _: int, calls: ChatCalls) -> tuple[Segment, ...]:
@@ -110,13 +117,16 @@ def _read_message(message: Any, _: int, calls: ChatCalls) -> tuple[Segment, ...]
         raise BadInput(problem, place="content", hint='give a list of blocks such as [{"text": "Hi"}]')
     if role == "assistant":
         calls.begin_answer()
-    pieces = _read_groups(content, "content", lambda marked: _read_piece(marked, role, calls))
+    pieces, extras = _read_groups(content, "content", lambda marked: _read_piece(marked, role, calls))
     if not pieces:
-        pieces.append(MessagePiece(role, Text("")))
-    results_first = sorted(pieces, key=lambda piece: piece.role is not Role.TOOL)
+        return make_segments(
+            NAME, message, MessagePieces(ROLES[role], [MessagePiece(role, Text(""))], is_sendable=False)
+        )
+    order = sorted(range(len(pieces)), key=lambda position: pieces[position].role is not Role.TOOL)
+    results_first = [pieces[position] for position in order]
     is_mended = results_first != pieces or any(map(_must_be_mended, pieces))
     parsed = MessagePieces(ROLES[role], results_first, is_sendable=not is_mended)
-    return tuple(make_segments(NAME, message, parsed))
+    return make_segments(NAME, message, parsed, extras=[extras[position] for position in order])
 
 
 def _read_piece(marked: MarkedBlock, role: str, calls: ChatCalls) -> MessagePiece:
@@ -131,7 +141,7 @@ def _read_piece(marked: MarkedBlock, role: str, calls: ChatCalls) -> MessagePiec
         case "toolUse":
             call = read_call(content)
             calls.add(call)
-            return MessagePiece("tool_call", call, marked.group, uncounted=_digest_rest(block, call))
+            return MessagePiece("tool_call", call, marked.group)
         case "toolResult":
             return _read_result_piece(marked, mapping_or_empty(content), calls)
         case "reasoningContent":
@@ -155,7 +165,6 @@ def _read_result_piece(marked: MarkedBlock, tool_result: Mapping[str, Any], call
         marked.group,
         describe_result(call),
         role=Role.TOOL,
-        uncounted=_digest_rest(marked.block, result),
     )
 
 
@@ -166,18 +175,15 @@ def _read_plain_piece(marked: MarkedBlock, kind: str) -> MessagePiece:
     """
     part = read_part(marked.block)
     is_guarded = "guardContent" in marked.block
-    uncounted = _digest_rest(marked.block, part)
-    return MessagePiece(kind, part, marked.group, pinned=is_guarded, uncounted=uncounted)
+    return MessagePiece(kind, part, marked.group, pinned=is_guarded)
 
 
-def _digest_rest(block: Any, part: Part) -> Digest:
-    """The digest of what a block has besides its part, such as `citations` of a document."""
-    if isinstance(part, Raw):
-        return NO_DIGEST
-    difference = find_difference(mapping_or_empty(block), write_part(part) or {})
-    if not difference:
-        return NO_DIGEST
-    return digest({"": difference})
+def _find_rest(piece: MessagePiece, block: Any) -> ExtraFields:
+    """What a block has besides its part, such as `citations` of a document. A `Raw` part holds all of it."""
+    extra = ExtraFields(NAME)
+    if not isinstance(piece.part, Raw):
+        extra.rests[""] = find_difference(mapping_or_empty(block), write_part(piece.part) or {})
+    return extra
 
 
 def _must_be_mended(piece: MessagePiece) -> bool:

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from itertools import chain, groupby
-from operator import attrgetter
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,9 +35,8 @@ from lamina.dialects.json_values import (
     text_or_empty,
 )
 from lamina.dialects.memos import GrowingList, ParseMemo
-from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.pairing import CallLog, describe_result, find_last_answer
-from lamina.dialects.pieces import is_blank_text
+from lamina.dialects.pieces import MessagePiece, MessagePieces, is_blank_text, join_pieces, make_segments
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
@@ -55,6 +53,8 @@ _PART_FIELDS = know_fields(
 _CALL_FIELDS = know_fields("name args response parts")
 _MEDIA_FIELDS = know_fields("data fileUri file_uri uri mimeType mime_type").typed
 _DOCUMENT_FIELDS = _MEDIA_FIELDS.union(("displayName", "display_name"))
+
+_EMPTY_TEXT = Text("")
 
 _MEDIA = ("inlineData", "inline_data", "fileData", "file_data")
 _CALLS_AND_RESPONSES = ("functionCall", "function_call", "functionResponse", "function_response")
@@ -90,36 +90,6 @@ def read_model_content(content: Any) -> tuple[Segment, ...]:
     return _GeminiReader(GrowingList()).read_unit(unit)
 
 
-class _GeminiPiece(NamedTuple):
-    """A segment before it is made. `blocks` are what it came from; `whole`: they may be sent as they came."""
-
-    role: Role
-    kind: str
-    parts: tuple[Part, ...]
-    blocks: list[Any]
-    attrs: dict[str, str] | None = None
-    whole: bool = True
-
-    @property
-    def may_be_sent(self) -> bool:
-        """Whether the API takes it as it came."""
-        return self.whole and not self.is_empty
-
-    @property
-    def is_raw(self) -> bool:
-        return isinstance(self.parts[0], Raw)
-
-    @property
-    def is_blank(self) -> bool:
-        """Whether it is text that says nothing."""
-        return is_blank_text(self.parts[0])
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it is text without a character, which the API refuses."""
-        return self.parts[0] == Text("")
-
-
 class _ParsedGeminiPart(NamedTuple):
     """A part of a content, and the block that it came from."""
 
@@ -127,14 +97,14 @@ class _ParsedGeminiPart(NamedTuple):
     block: Any
 
 
-def _read_system(parsed_head: ParsedGeminiHead) -> list[Segment]:
+def _read_system(parsed_head: ParsedGeminiHead) -> tuple[Segment, ...]:
     """One segment for each part of the system text, such as `config.system_instruction.parts[1]`.
 
     A call in the system text is refused. A picture is read, and `check` reports it.
     """
     system = parsed_head.system
     if system is None:
-        return []
+        return ()
     pieces = []
     for place, block in split_system_parts(system, parsed_head.system_place):
         try:
@@ -143,12 +113,17 @@ def _read_system(parsed_head: ParsedGeminiHead) -> list[Segment]:
             raise add_outer_place(place, error) from None
         if isinstance(part, ToolCall | ToolResult):
             raise BadInput("a call or a result in the system text", place=place, hint="give text")
-        pieces.append(_GeminiPiece(Role.SYSTEM, "system", (part,), [block]))
-    return _make_segments(pieces, system)
+        pieces.append(MessagePiece("system", part, [block]))
+    extras = _find_extra_fields(pieces, system)
+    return make_segments(NAME, system, MessagePieces(Role.SYSTEM, pieces), extras=extras)
 
 
 def _read_log(
-    messages: Sequence[Any], make_unit: Callable[[Any, int], Unit], memo: ParseMemo, *, lead: list[Segment]
+    messages: Sequence[Any],
+    make_unit: Callable[[Any, int], Unit],
+    memo: ParseMemo,
+    *,
+    lead: Sequence[Segment],
 ) -> tuple[Segment, ...]:
     """The `lead`, and all contents as segments. Contents that the memo has seen unchanged are not read again.
 
@@ -198,20 +173,24 @@ class _GeminiReader:
             self.calls.begin_answer()
         pieces = [self._make_piece(parsed, role) for parsed in parsed_parts]
         # A step that came in several contents, and the older role "function", are written anew.
-        is_mended = joins or unit.role == "function" or not all(piece.may_be_sent for piece in pieces)
+        is_mended = joins or unit.role == "function" or not all(map(_may_be_sent, pieces))
         blanks: tuple[Part, ...] = ()
         if not is_mended:
             blanks = _collect_blank_texts(pieces)
         pieces = _drop_blank_pieces(pieces)
         if role is Role.ASSISTANT:
             pieces = _merge_raw_runs(pieces)
-        segments = tuple(
-            _make_segments(pieces, unit.message, is_mended=is_mended, joins=joins, blanks=blanks)
+        segments = make_segments(
+            NAME,
+            unit.message,
+            MessagePieces(role, pieces, is_sendable=not is_mended),
+            joins=joins,
+            extras=_find_extra_fields(pieces, unit.message, blanks=blanks),
         )
         self._remember(segments)
         return segments
 
-    def _make_piece(self, parsed: _ParsedGeminiPart, role: Role) -> _GeminiPiece:
+    def _make_piece(self, parsed: _ParsedGeminiPart, role: Role) -> MessagePiece:
         """A part as a piece. A call gets its id here, a result the id and the name of its call.
 
         A call whose name the API refuses cannot be sent as it came.
@@ -222,12 +201,12 @@ class _GeminiReader:
                 return self._make_result_piece(part, block)
             case ToolCall():
                 call = self.calls.add_with_id(part)
-                return _GeminiPiece(role, "tool_call", (call,), [block], whole=is_safe_name(part.name))
+                return MessagePiece("tool_call", call, [block], is_sendable=is_safe_name(part.name))
             case Thinking() if role is Role.ASSISTANT:
-                return _GeminiPiece(role, "thinking", (part,), [block])
-        return _GeminiPiece(role, role.value, (part,), [block])
+                return MessagePiece("thinking", part, [block])
+        return MessagePiece(role.value, part, [block])
 
-    def _make_result_piece(self, result: ToolResult, block: Any) -> _GeminiPiece:
+    def _make_result_piece(self, result: ToolResult, block: Any) -> MessagePiece:
         """A result, with the id and the name of the call that it answers.
 
         It may be sent as it came if the wire has that id and that name, and a response.
@@ -242,13 +221,13 @@ class _GeminiReader:
             wire_id = ""
         names_its_call = (result.id, result.name) == (wire_id, part.name)
         response = get_object(to_dict_or_empty(block), "functionResponse").get("response")
-        return _GeminiPiece(
+        return MessagePiece(
             role=Role.TOOL,
             kind="tool_result",
-            parts=(part,),
-            blocks=[block],
+            part=part,
+            block=[block],
             attrs=describe_result(call),
-            whole=names_its_call and response is not None and is_safe_name(result.name),
+            is_sendable=names_its_call and response is not None and is_safe_name(result.name),
         )
 
     def _continues_last(self, role: Role, parsed_parts: Sequence[_ParsedGeminiPart]) -> bool:
@@ -315,89 +294,57 @@ _WRONG_SIDES: dict[tuple[Role, type[Part]], tuple[str, str, str]] = {
 """Parts that the other side sends: the field, what is wrong, and what to do."""
 
 
-def _collect_blank_texts(pieces: Sequence[_GeminiPiece]) -> tuple[Part, ...]:
+def _may_be_sent(piece: MessagePiece) -> bool:
+    """Whether the API takes a piece as it came: it refuses text without a character."""
+    return piece.is_sendable and piece.part != _EMPTY_TEXT
+
+
+def _collect_blank_texts(pieces: Sequence[MessagePiece]) -> tuple[Part, ...]:
     """The blank texts of a content that says something. They are sent as they came, but have no segment."""
-    blanks = [piece.parts[0] for piece in pieces if piece.is_blank]
+    blanks = [piece.part for piece in pieces if is_blank_text(piece.part)]
     if len(blanks) == len(pieces):
         return ()
     return tuple(blanks)
 
 
-def _drop_blank_pieces(pieces: list[_GeminiPiece]) -> list[_GeminiPiece]:
+def _drop_blank_pieces(pieces: list[MessagePiece]) -> list[MessagePiece]:
     """The pieces without blank text, which says nothing; at least one piece.
 
     The API takes a content of nothing but spaces, and the core would leave it out. So that stays `Raw`.
     """
-    full_pieces = [piece for piece in pieces if not piece.is_blank]
+    full_pieces = [piece for piece in pieces if not is_blank_text(piece.part)]
     if full_pieces:
         return full_pieces
-    raw_pieces: list[_GeminiPiece] = []
+    raw_pieces: list[MessagePiece] = []
     for piece in pieces:
-        if piece.is_empty:  # the API refuses it, so the content is written anew
+        if piece.part == _EMPTY_TEXT:  # the API refuses it, so the content is written anew
             return pieces[:1]
-        raw_pieces.append(piece._replace(parts=(Raw(dialect=NAME, data=piece.blocks[0]),)))
+        raw_pieces.append(msgspec.structs.replace(piece, part=Raw(dialect=NAME, data=piece.block[0])))
     return raw_pieces
 
 
-def _merge_raw_runs(pieces: Sequence[_GeminiPiece]) -> list[_GeminiPiece]:
-    """The API's own parts in a row, such as code and what it printed, as one piece: neither stands alone.
-
-    `{"executableCode": {…}}` and `{"codeExecutionResult": {…}}` after it are one piece.
-    """
-    merged: list[_GeminiPiece] = []
-    for is_raw, pieces_in_a_row in groupby(pieces, key=attrgetter("is_raw")):
+def _merge_raw_runs(pieces: Sequence[MessagePiece]) -> list[MessagePiece]:
+    """The API's own parts in a row, such as code and what it printed, as one piece."""
+    merged: list[MessagePiece] = []
+    for is_raw, pieces_in_a_row in groupby(pieces, key=lambda piece: isinstance(piece.part, Raw)):
         run = list(pieces_in_a_row)
-        if not is_raw:
-            merged += run
-            continue
-        parts = tuple(chain.from_iterable(piece.parts for piece in run))
-        blocks = list(chain.from_iterable(piece.blocks for piece in run))
-        merged.append(run[0]._replace(parts=parts, blocks=blocks))
+        if is_raw:
+            run = [join_pieces(run)]
+        merged += run
     return merged
 
 
-def _make_segments(
-    pieces: Sequence[_GeminiPiece],
-    message: Any,
-    *,
-    is_mended: bool = False,
-    joins: bool = False,
-    blanks: tuple[Part, ...] = (),
-) -> list[Segment]:
-    """The pieces of a content as segments. The last also counts what the content has besides its pieces.
-
-    The first segment opens a message, the others join it.
-    """
-    segments = []
-    last = len(pieces) - 1
-    for i, piece in enumerate(pieces):
-        extra = ExtraFields(NAME)
-        if i == last:
-            extra.add("content", read_extra_fields(message), _CONTENT_FIELDS)
-            extra.parts += blanks
-        if len(piece.blocks) == 1:
-            _add_part(extra, "", piece.parts[0], to_dict_or_empty(piece.blocks[0]))
-        origin = WireOrigin(
-            dialect=NAME,
-            message=message,
-            block=piece.blocks,
-            is_first=i == 0,
-            count=len(pieces),
-            is_mended=is_mended,
-        )
-        segment = Segment(
-            role=piece.role,
-            kind=piece.kind,
-            parts=piece.parts,
-            attrs=piece.attrs or {},
-            joins=joins or i > 0,
-            origin=NAME,
-            meta={ORIGIN: origin},
-            beside=extra.parts,
-            uncounted=extra.digest(),
-        )
-        segments.append(segment)
-    return segments
+def _find_extra_fields(
+    pieces: Sequence[MessagePiece], message: Any, *, blanks: tuple[Part, ...] = ()
+) -> list[ExtraFields]:
+    """What a content holds besides its pieces, for each of them. What it has itself is with the last."""
+    extras = [ExtraFields(NAME) for _ in pieces]
+    extras[-1].add("content", read_extra_fields(message), _CONTENT_FIELDS)
+    extras[-1].parts += blanks
+    for extra, piece in zip(extras, pieces, strict=True):
+        if len(piece.block) == 1:
+            _add_part(extra, "", piece.part, to_dict_or_empty(piece.block[0]))
+    return extras
 
 
 class GeminiCalls(CallLog[ToolCall]):

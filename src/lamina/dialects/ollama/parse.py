@@ -15,7 +15,7 @@ import msgspec
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Raw, RequestHead, Role, Segment, Text, Thinking, ToolCall, ToolResult
-from lamina.dialects.chat_extra_fields import add_extra_fields
+from lamina.dialects.chat_extra_fields import find_extra_fields
 from lamina.dialects.json_values import Json, describe_value, read_each, read_list
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.ollama.fields import NAME, TEXT_FIELDS, read_call, read_picture, read_text, to_fields
@@ -59,7 +59,7 @@ def read_message(message: Any, _: int, calls: OllamaCalls) -> tuple[Segment, ...
     parsed = read_by_role(wire, calls)
     if not all(isinstance(wire.get(field), str | None) for field in TEXT_FIELDS):
         parsed = msgspec.structs.replace(parsed, is_sendable=False)
-    return add_extra_fields(NAME, make_segments(NAME, message, parsed), wire)
+    return make_segments(NAME, message, parsed, extras=find_extra_fields(NAME, parsed.pieces, wire))
 
 
 def read_definition(tool: Any) -> Json:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
-from lamina.dialects.chat_extra_fields import add_extra_fields
+from lamina.dialects.chat_extra_fields import find_extra_fields
 from lamina.dialects.json_values import (
     LIST_TYPES,
     list_or_empty,
@@ -71,7 +71,8 @@ def read_message(message: Any, index: int, calls: ChatCalls) -> tuple[Segment, .
     # A dump of an SDK's object may have an empty list of calls, which providers refuse.
     if "tool_calls" in wire and not wire["tool_calls"]:
         parsed = MessagePieces(parsed.role, parsed.pieces, is_sendable=False)
-    return add_extra_fields(NAME, make_segments(NAME, message, parsed), wire, write_blocks=write_blocks)
+    extras = find_extra_fields(NAME, parsed.pieces, wire, write_blocks=write_blocks)
+    return make_segments(NAME, message, parsed, extras=extras)
 
 
 def read_extra_fields(message: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -3,8 +3,8 @@
 Items that the model made in a row are one message of the log. An item that breaks a rule of the wire, but
 whose meaning is plain, is noted as mended, so that it is written anew. Reasoning that cannot be sent back is
 noted as `loose`, with the reason; so is a compaction without its content. An output whose call only the
-server has stays as it is. `add_extra_fields` puts on the segments of an item what it has besides their parts:
-words that count, and the digest of everything else that is sent.
+server has stays as it is. `_find_extra_fields` finds what an item has besides the parts of its segments:
+words that count, and everything else that is sent.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class ItemScan:
         # Its call is in a response that only the server has, which waits for this output.
         is_unpaired_output = is_output and isinstance(parsed.pieces[0].part, Raw)
         is_of_program = self._is_of_program(item)
-        segments = make_segments(
+        return make_segments(
             NAME,
             source,
             parsed,
@@ -196,8 +196,8 @@ class ItemScan:
             pinned=must_stay(item) or is_unpaired_output or is_of_program,
             unread=is_of_program and is_output,
             notes={"at": position, **notes},
+            extras=_find_extra_fields(parsed.pieces, item),
         )
-        return add_extra_fields(segments, parsed.pieces, item)
 
     def _is_of_program(self, item: Json) -> bool:
         """Whether a program made a call, or reads an output: the program is JavaScript that the model wrote.
@@ -360,22 +360,17 @@ def _parse_reasoning(item: Json) -> Thinking:
     return Thinking(text="\n".join(texts), signature=signature)
 
 
-def add_extra_fields(
-    segments: list[Segment], pieces: Sequence[MessagePiece], item: Json
-) -> tuple[Segment, ...]:
-    """The segments of an item, with what else it holds for the model.
+def _find_extra_fields(pieces: Sequence[MessagePiece], item: Json) -> list[ExtraFields]:
+    """What an item holds besides the parts of its pieces, for each of them.
 
-    What a block holds is counted with its segment, what the item itself holds with the last one.
+    What a block holds is counted with its piece, what the item itself holds with the last one.
     """
-    last = len(segments) - 1
-    for position, piece in enumerate(pieces):
-        extra = ExtraFields(NAME)
-        if position == last:
-            _add_item(extra, piece.part, item)
+    extras = [ExtraFields(NAME) for _ in pieces]
+    _add_item(extras[-1], pieces[-1].part, item)
+    for extra, piece in zip(extras, pieces, strict=True):
         if piece.block is not None and piece.block is not item:
             _add_block(extra, "", piece.part, to_dict(piece.block))
-        segments[position] = extra.put_on(segments[position])
-    return tuple(segments)
+    return extras
 
 
 def _add_item(extra: ExtraFields, part: Part, item: Json) -> None:

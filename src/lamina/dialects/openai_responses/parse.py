@@ -79,7 +79,7 @@ def _read_instructions(text: str) -> tuple[Segment, ...]:
     if is_blank(text):
         return ()
     message = MessagePieces(Role.SYSTEM, [MessagePiece("system", Text(text))])
-    return tuple(make_segments(NAME, text, message, notes={"field": "instructions"}))
+    return make_segments(NAME, text, message, notes={"field": "instructions"})
 
 
 def continues_server_state(request: Request) -> bool:
