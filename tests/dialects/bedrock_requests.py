@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from binascii import crc32
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -14,11 +14,9 @@ import msgspec
 from botocore.serialize import create_serializer
 from botocore.validate import ParamValidator
 
-from lamina import Budget, Envelope, build
-from lamina.core import Layout
 from lamina.core.hashing import canonical_json
 from lamina.dialects.bedrock_converse import DIALECT, to_sdk_arguments
-from lamina.dialects.translate import choose_options
+from tests.dialects.sending import fit
 
 Json = dict[str, Any]
 MODEL = "us.anthropic.claude-sonnet-4-5-v1:0"
@@ -63,11 +61,7 @@ def document(name: str = "rates") -> Json:
     return {"document": {"name": name, "format": "pdf", "source": {"bytes": PIXEL}}}
 
 
-def fitted(original_request: Json, *, window: int | None = None) -> Envelope:
-    parsed = DIALECT.wire.parse(original_request)
-    budget = Budget(window=window, reserve=0) if window else None
-    options = choose_options(DIALECT, parsed.head, layout=Layout(context="logged"))
-    return build(parsed.log, head=parsed.head, budget=budget, options=options)
+fitted = partial(fit, "bedrock_converse")
 
 
 def sent(original_request: Json, *, window: int | None = None) -> Json:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from random import Random
 from typing import Any
 
-from lamina import Budget, Envelope, Options, build
+from lamina import Options
 from lamina.core import Layout
 from lamina.dialects.gemini import DIALECT
 from tests.dialects.broken import Change, list_broken
+from tests.dialects.sending import fit, send
 
 Json = dict[str, Any]
 OPTIONS = Options(repairs=DIALECT.wire.repairs, layout=Layout(context="logged"), carries=DIALECT.wire.carries)
@@ -49,18 +50,11 @@ def arguments(*contents: Any, **config: Any) -> Json:
     return {"model": "gemini-3-pro", "contents": list(contents), "config": config}
 
 
-def fitted(original_request: Json, *, window: int | None = None, **dials: Any) -> Envelope:
-    parsed = DIALECT.wire.parse(original_request)
-    budget = Budget(window=window, reserve=0, **dials) if window else None
-    return build(parsed.log, head=parsed.head, budget=budget, options=OPTIONS)
+fitted = partial(fit, "gemini")
 
 
 def sent(original_request: Json, **dials: Any) -> list[Any]:
-    """The contents that are sent; the request is valid, and reads back."""
-    rendered_request = DIALECT.wire.render(fitted(original_request, **dials))
-    assert DIALECT.wire.check(rendered_request) == []
-    DIALECT.wire.parse(json.loads(json.dumps(rendered_request)))
-    return list(rendered_request["contents"])
+    return list(send("gemini", original_request, **dials)["contents"])
 
 
 def conversation(seed: int) -> Json:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from random import Random
 from typing import Any
 
-from lamina import Budget, Envelope, build
-from lamina.core import Layout
-from lamina.dialects.ollama import DIALECT
-from lamina.dialects.translate import choose_options
 from tests.dialects.broken import Change, list_broken
+from tests.dialects.sending import fit, send
 
 Json = dict[str, Any]
-LOGGED = Layout(context="logged")
 
 PIXEL = "iVBORw0KGgoA" * 300
 TOOL = {
@@ -47,19 +43,11 @@ def request(*messages: Any, **fields: Any) -> Json:
     return {"model": "qwen3", "messages": list(messages), **fields}
 
 
-def fitted(original_request: Json, *, window: int | None = None, **dials: Any) -> Envelope:
-    parsed = DIALECT.wire.parse(original_request)
-    budget = Budget(window=window, reserve=0, **dials) if window else None
-    options = choose_options(DIALECT, parsed.head, layout=LOGGED)
-    return build(parsed.log, head=parsed.head, budget=budget, options=options)
+fitted = partial(fit, "ollama")
 
 
 def sent(original_request: Json, **dials: Any) -> list[Json]:
-    """The messages that are sent; the request is valid, and reads back."""
-    rendered_request = DIALECT.wire.render(fitted(original_request, **dials))
-    assert DIALECT.wire.check(rendered_request) == []
-    DIALECT.wire.parse(json.loads(json.dumps(rendered_request)))
-    return list(rendered_request["messages"])
+    return list(send("ollama", original_request, **dials)["messages"])
 
 
 def conversation(seed: int) -> Json:

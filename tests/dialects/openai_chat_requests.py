@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from random import Random
 from typing import Any
 
-from lamina import Budget, Envelope, Options, build
-from lamina.core import Layout
-from lamina.dialects.openai_chat import DIALECT
 from tests.dialects.broken import Change, list_broken
+from tests.dialects.sending import fit, send
 
 Json = dict[str, Any]
-OPTIONS = Options(repairs=DIALECT.wire.repairs, layout=Layout(context="logged"))
 
 
 def called(id_: str, name: str = "read_file", arguments: str = '{"path": "src/a.py"}') -> Json:
@@ -35,18 +33,11 @@ def user(content: Any = "Go on.", **fields: Any) -> Json:
     return {"role": "user", "content": content, **fields}
 
 
-def fitted(original_request: Json, *, window: int | None = None, **dials: Any) -> Envelope:
-    parsed = DIALECT.wire.parse(original_request)
-    budget = Budget(window=window, reserve=0, **dials) if window else None
-    return build(parsed.log, head=parsed.head, budget=budget, options=OPTIONS)
+fitted = partial(fit, "openai_chat")
 
 
 def sent(original_request: Json, **dials: Any) -> list[Json]:
-    """The messages that are sent; the request is valid, and reads back."""
-    rendered_request = DIALECT.wire.render(fitted(original_request, **dials))
-    assert DIALECT.wire.check(rendered_request) == []
-    DIALECT.wire.parse(json.loads(json.dumps(rendered_request)))
-    return list(rendered_request["messages"])
+    return list(send("openai_chat", original_request, **dials)["messages"])
 
 
 def answered(text: str = "Yes.") -> Json:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from random import Random
 from typing import Any
 
-from lamina import Budget, Envelope, build
-from lamina.core import Layout
-from lamina.dialects.openai_responses import DIALECT
-from lamina.dialects.translate import choose_options
+from tests.dialects.sending import fit, send
 
 Json = dict[str, Any]
-AS_LOGGED = Layout(context="logged")
 
 PIXEL = "data:image/png;base64," + "iVBORw0KGgo=" * 300
 
@@ -44,23 +41,11 @@ def request(*items: Any, **fields: Any) -> Json:
     return {"model": "gpt-5.6-sol", "input": list(items), **fields}
 
 
-def fitted(body: Json, *, window: int | None = None, **dials: Any) -> Envelope:
-    parsed = DIALECT.wire.parse(body)
-    budget = Budget(window=window, reserve=0, **dials) if window else None
-    return build(
-        parsed.log,
-        head=parsed.head,
-        budget=budget,
-        options=choose_options(DIALECT, parsed.head, layout=AS_LOGGED),
-    )
+fitted = partial(fit, "openai_responses")
 
 
 def sent(body: Json, **dials: Any) -> list[Json]:
-    """The items that are sent; the request is valid, and reads back."""
-    rendered = DIALECT.wire.render(fitted(body, **dials))
-    assert DIALECT.wire.check(rendered) == []
-    DIALECT.wire.parse(json.loads(json.dumps(rendered)))
-    return list(rendered["input"])
+    return list(send("openai_responses", body, **dials)["input"])
 
 
 def conversation(seed: int) -> Json:

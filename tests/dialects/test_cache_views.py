@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,11 +14,7 @@ from hypothesis import strategies as st
 from lamina.caches import Stream
 from lamina.caches.stream import OWN_JSON, SETTINGS
 from lamina.dialects import DIALECTS
-from tests.dialects.bedrock_requests import conversation as converse_conversation
-from tests.dialects.gemini_requests import conversation as gemini_conversation
-from tests.dialects.ollama_requests import conversation as ollama_conversation
-from tests.dialects.openai_chat_requests import conversation as chat_conversation
-from tests.dialects.openai_responses_requests import conversation as responses_conversation
+from tests.dialects.conversations import TALKS
 
 Json = dict[str, Any]
 Facts = list[tuple[str, str, str, bool, str]]
@@ -346,20 +341,10 @@ def test_a_change_is_seen_where_it_is(name: str, at: int, place: str) -> None:
     assert after[at] != before[at]
 
 
-CONVERSATIONS: dict[str, tuple[str, Callable[[int], Json]]] = {
-    "openai_chat": ("messages", chat_conversation),
-    "openai_responses": ("input", responses_conversation),
-    "gemini": ("contents", gemini_conversation),
-    "ollama": ("messages", ollama_conversation),
-    "bedrock_converse": ("messages", converse_conversation),
-}
-
-
-@pytest.mark.parametrize("name", CONVERSATIONS)
+@pytest.mark.parametrize("name", TALKS)
 @given(st.integers(0, 10_000))
 def test_a_longer_conversation_continues_the_stream(name: str, seed: int) -> None:
-    field, make = CONVERSATIONS[name]
-    whole = make(seed)
+    field, whole = TALKS[name].field, TALKS[name].ask(seed)
     part = whole | {field: whole[field][: 1 + seed % len(whole[field])]}
     chain = DIALECTS[name].cache.stream(part).chain()
     assert DIALECTS[name].cache.stream(whole).chain()[: len(chain)] == chain

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import pytest
@@ -16,12 +14,7 @@ from lamina.core import Document, Image, Layout, Raw, Text, Thinking, ToolResult
 from lamina.dialects import DIALECTS
 from lamina.dialects.translate import choose_options
 from lamina.testing.conformance import MODELS
-from tests.dialects import anthropic_requests as anthropic
-from tests.dialects import bedrock_requests as bedrock
-from tests.dialects import gemini_requests as gemini
-from tests.dialects import ollama_requests
-from tests.dialects import openai_chat_requests as chat
-from tests.dialects import openai_responses_requests as responses
+from tests.dialects.conversations import TALKS
 from tests.dialects.sdks import ACCEPTED
 
 Json = dict[str, Any]
@@ -29,44 +22,12 @@ Json = dict[str, Any]
 # From every API to every other
 
 
-def messages_conversation(seed: int) -> Json:
-    dice = Random(seed)  # noqa: S311 - a seeded generator is the point
-    request = anthropic.unique(anthropic.make_request([dice.randrange(4_000) for _ in range(8)]))
-    return request | {"messages": [*request["messages"], {"role": "user", "content": "And now?"}]}
-
-
-def chat_conversation(seed: int) -> Json:
-    request = chat.conversation(seed)
-    return request | {"messages": [*request["messages"], chat.user("And now?")]}
-
-
-def ollama_conversation(seed: int) -> Json:
-    request = ollama_requests.conversation(seed)
-    return request | {"messages": [*request["messages"], ollama_requests.user("And now?")]}
-
-
-def responses_conversation(seed: int) -> Json:
-    request = responses.conversation(seed)
-    return request | {"input": [*request["input"], responses.user("And now?")]}
-
-
-CONVERSATIONS: dict[str, Callable[[int], Json]] = {
-    "anthropic": messages_conversation,
-    "openai_chat": chat_conversation,
-    "openai_responses": responses_conversation,
-    "gemini": gemini.conversation,
-    "ollama": ollama_conversation,
-    "bedrock_converse": bedrock.conversation,
-}
-"""Made-up conversations. Each ends with a question: Gemini answers the user only."""
-
-
 @pytest.mark.parametrize("target", DIALECTS)
-@given(st.sampled_from(sorted(CONVERSATIONS)), st.integers(0, 10_000), st.sampled_from((None, 3_000)))
+@given(st.sampled_from(sorted(TALKS)), st.integers(0, 10_000), st.sampled_from((None, 3_000)))
 def test_what_another_api_said_is_a_valid_request_there_and_back(
     target: str, source: str, seed: int, window: int | None
 ) -> None:
-    request = CONVERSATIONS[source](seed)
+    request = TALKS[source].ask(seed)
     budget = Budget(window=window, reserve=0) if window else None
     try:
         there = translate(request, dialect=source, to=target, model=MODELS[target], budget=budget).request

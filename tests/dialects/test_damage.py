@@ -26,6 +26,7 @@ from tests.dialects import gemini_requests as gemini
 from tests.dialects import ollama_requests as ollama
 from tests.dialects import openai_chat_requests as chat
 from tests.dialects import openai_responses_requests as responses
+from tests.dialects.conversations import TALKS
 from tests.dialects.sdks import ACCEPTED
 
 Json = dict[str, Any]
@@ -252,9 +253,8 @@ def _mirrored_part() -> Json:
 
 
 def _messages_conversation(seed: int) -> Json:
-    dice = Random(seed)  # noqa: S311 - a seeded generator is the point
-    request = anthropic.unique(anthropic.make_request([dice.randrange(4_000) for _ in range(8)]))
-    return _question_at_the_end(request) | {"model": dice.choice(("claude-sonnet-4-5", "claude-opus-5-5"))}
+    model = Random(seed).choice(("claude-sonnet-4-5", "claude-opus-5-5"))  # noqa: S311
+    return TALKS["anthropic"].ask(seed) | {"model": model}
 
 
 def _fitted_messages(request: Json, *, window: int | None = None, keep_last: int = 1) -> Envelope:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from lamina import Ledger, Segment, build
-from lamina.core import Layout
 from lamina.core.hashing import stem_of
 from lamina.core.values import Ref
 from lamina.dialects import DIALECTS
@@ -15,6 +14,7 @@ from lamina.dialects.openai_responses.reasoning import WITHOUT_ID
 from lamina.dialects.origins import ON_THE_WIRE
 from lamina.dialects.translate import choose_options
 from lamina.dialects.usage import count_noun
+from tests.dialects.sending import fit
 
 Json = dict[str, Any]
 
@@ -24,10 +24,7 @@ def parse(name: str, request: Json) -> tuple[Segment, ...]:
 
 
 def send(name: str, request: Json, *, ledger: Ledger | None = None) -> Json:
-    dialect = DIALECTS[name]
-    parsed = dialect.wire.parse(request)
-    options = choose_options(dialect, parsed.head, layout=Layout(context="logged"))
-    return dialect.wire.render(build(parsed.log, head=parsed.head, options=options, ledger=ledger))
+    return DIALECTS[name].wire.render(fit(name, request, ledger=ledger))
 
 
 # Converse

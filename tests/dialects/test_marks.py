@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from copy import deepcopy
 from random import Random
 from typing import Any
@@ -17,11 +16,8 @@ from openai.types.responses import ResponseFunctionToolCall
 
 from lamina import BadInput
 from lamina.dialects import DIALECTS, Marking
-from tests.dialects.anthropic_requests import make_request, unique
 from tests.dialects.bedrock_requests import POINT, TOOL, refusals, request, says, user
-from tests.dialects.bedrock_requests import conversation as converse_conversation
-from tests.dialects.openai_chat_requests import conversation as chat_conversation
-from tests.dialects.openai_responses_requests import conversation as responses_conversation
+from tests.dialects.conversations import TALKS
 
 Json = dict[str, Any]
 
@@ -44,26 +40,20 @@ def read_data(name: str, body: Json) -> list[bytes]:
     return [block.data for block in DIALECTS[name].cache.stream(body).blocks]
 
 
-def messages_conversation(seed: int) -> Json:
-    dice = Random(seed)  # noqa: S311 - a seeded generator is the point
-    body = unique(make_request([dice.randrange(4_000) for _ in range(6)]))
-    return body | {"messages": [*body["messages"], {"role": "user", "content": "And now?"}]}
-
-
-CONVERSATIONS: dict[str, tuple[str, Callable[[int], Json], tuple[str, ...]]] = {
-    "anthropic": ("messages", messages_conversation, ("5m", "1h")),
-    "openai_chat": ("messages", chat_conversation, ("30m", "12h")),
-    "openai_responses": ("input", responses_conversation, ("30m", "12h")),
-    "bedrock_converse": ("messages", converse_conversation, ("5m", "1h")),
+LIFETIMES = {
+    "anthropic": ("5m", "1h"),
+    "openai_chat": ("30m", "12h"),
+    "openai_responses": ("30m", "12h"),
+    "bedrock_converse": ("5m", "1h"),
 }
-"""The field of the turns, conversations, and lifetimes of a marker: the first is the default."""
+"""Lifetimes of a marker: the first is the default."""
 
 
-@pytest.mark.parametrize("name", CONVERSATIONS)
+@pytest.mark.parametrize("name", LIFETIMES)
 @given(seed=st.integers(0, 10_000))
 def test_markers_stand_exactly_where_they_were_asked_for(name: str, seed: int) -> None:
-    field, make, lifetimes = CONVERSATIONS[name]
-    bare = put(name, make(seed))
+    field, lifetimes = TALKS[name].field, LIFETIMES[name]
+    bare = put(name, TALKS[name].ask(seed))
     before = deepcopy(bare)
     dice = Random(seed)  # noqa: S311
     places = [block.place for block in DIALECTS[name].cache.stream(bare).blocks if block.markable]
@@ -92,9 +82,9 @@ MISPLACED = {
 }
 
 
-@pytest.mark.parametrize("name", CONVERSATIONS)
+@pytest.mark.parametrize("name", LIFETIMES)
 def test_a_place_where_no_marker_may_stand_is_named(name: str) -> None:
-    body = CONVERSATIONS[name][1](3)
+    body = TALKS[name].make(3)
     for place in MISPLACED[name]:
         with pytest.raises(BadInput) as refused:
             put(name, body, {place: ""})
@@ -217,7 +207,7 @@ def test_objects_of_an_sdk_are_taken_apart_only_where_they_are_marked() -> None:
 
 @pytest.mark.parametrize("name", ["openai_chat", "openai_responses"])
 def test_key_and_mode_are_set_where_asked_for_and_else_stay(name: str) -> None:
-    body = {**CONVERSATIONS[name][1](3), "prompt_cache_key": "mine"}
+    body = {**TALKS[name].make(3), "prompt_cache_key": "mine"}
     assert put(name, body)["prompt_cache_key"] == "mine"
     assert "prompt_cache_options" not in put(name, body)
     marked = put(name, body, key="other", automatic="explicit")

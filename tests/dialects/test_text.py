@@ -17,7 +17,7 @@ from lamina.dialects.text import DIALECT, render_prompt
 from lamina.dialects.translate import choose_options
 from lamina.segments import assistant, call, file, image, result, system, thinking, user
 from lamina.testing.strategies import logs
-from tests.dialects.ollama_requests import LOGGED
+from tests.dialects.sending import LOGGED
 
 Json = dict[str, Any]
 
