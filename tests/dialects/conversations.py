@@ -36,11 +36,13 @@ class Talk(NamedTuple):
 
 def _make_messages(seed: int) -> Json:
     dice = Random(seed)  # noqa: S311 - a seeded generator is the point
-    return anthropic.unique(anthropic.make_request([dice.randrange(4_000) for _ in range(8)]))
+    request = anthropic.unique(anthropic.make_request([dice.randrange(4_000) for _ in range(8)]))
+    messages = [*request["messages"], chat.user("And now?")]
+    return request | {"messages": messages, "model": dice.choice(("claude-sonnet-4-5", "claude-opus-5-5"))}
 
 
 TALKS: dict[str, Talk] = {
-    "anthropic": Talk("messages", _make_messages, chat.user("And now?")),
+    "anthropic": Talk("messages", _make_messages),
     "openai_chat": Talk("messages", chat.conversation, chat.user("And now?")),
     "openai_responses": Talk("input", responses.conversation, responses.user("And now?")),
     "gemini": Talk("contents", gemini.conversation),

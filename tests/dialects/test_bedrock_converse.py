@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lamina import Role, fit_request, translate
 from lamina.core import Document, Image, Raw, Text, Thinking, ToolCall, ToolResult
@@ -26,7 +23,6 @@ from tests.dialects.bedrock_requests import (
     Json,
     answers,
     called,
-    conversation,
     document,
     picture,
     refusals,
@@ -35,33 +31,6 @@ from tests.dialects.bedrock_requests import (
     sent,
     user,
 )
-
-SEEDS = st.integers(0, 2**20)
-
-
-@given(SEEDS)
-def test_a_request_that_fits_comes_back_and_botocore_takes_it(seed: int) -> None:
-    original = conversation(seed)
-    assert refusals(original) == ""
-    rendered = sent(original)
-    assert rendered == original
-    assert all(new is old for new, old in zip(rendered["messages"], original["messages"], strict=True))
-
-
-@given(SEEDS)
-def test_botocore_takes_what_was_cut(seed: int) -> None:
-    sent(conversation(seed), window=1_200)
-
-
-@given(SEEDS)
-def test_botocore_takes_what_was_mended(seed: int) -> None:
-    dice = Random(seed)  # noqa: S311
-    original = conversation(seed)
-    messages = [message for message in original["messages"][:-1] if dice.random() > 0.2]
-    if len(messages) > 2 and dice.random() < 0.5:
-        first = dice.randrange(len(messages) - 1)
-        messages[first], messages[first + 1] = messages[first + 1], messages[first]
-    sent({**original, "messages": [*messages, original["messages"][-1]]})
 
 
 @pytest.mark.parametrize("name", [name for name in DIALECTS if name != "bedrock_converse"])

@@ -1,4 +1,4 @@
-"""Whole, fitted, damaged, changed and hostile requests of five dialects: what is sent is valid, or refused.
+"""Whole, fitted, damaged, changed and hostile requests of six dialects: what is sent is valid, or refused.
 
 A table says what each dialect needs for that. What only one of them has is in a file of its own.
 """
@@ -17,17 +17,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import BadInput, Budget, BudgetExceeded, Envelope, Form, Segment
+from lamina import BadInput, BudgetExceeded, Envelope, Form, Segment
 from lamina.dialects import DIALECTS, Dialect
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.origins import read_origin
-from tests.dialects import anthropic_requests as anthropic
+from tests.dialects import bedrock_requests as bedrock
 from tests.dialects import gemini_requests as gemini
 from tests.dialects import ollama_requests as ollama
 from tests.dialects import openai_chat_requests as chat
 from tests.dialects import openai_responses_requests as responses
 from tests.dialects.conversations import TALKS
 from tests.dialects.sdks import ACCEPTED
+from tests.dialects.sending import fit
 
 Json = dict[str, Any]
 Damage = Callable[[list[Json], Random], None]
@@ -187,6 +188,31 @@ def _linked_parts(contents: list[Json]) -> list[Json]:
     return [part[name] for part in _parts(contents) for name in names if name in part]
 
 
+def _thinned_blocks(messages: list[Json], dice: Random) -> None:
+    for message in messages:
+        if len(message["content"]) > 1 and dice.random() < 0.3:
+            del message["content"][dice.randrange(len(message["content"]))]
+
+
+def _split_blocks(messages: list[Json], _: Random) -> None:
+    messages[:] = [{**message, "content": [block]} for message in messages for block in message["content"]]
+
+
+def _one_id_of_converse(messages: list[Json], _: Random) -> None:
+    for message in messages:
+        for block in message["content"]:
+            for linked in (block.get("toolUse"), block.get("toolResult")):
+                if linked:
+                    linked["toolUseId"] = "functions.call 0"
+
+
+def _blank_texts_of_converse(messages: list[Json], dice: Random) -> None:
+    for message in messages:
+        for block in message["content"]:
+            if "text" in block and dice.random() < 0.3:
+                block["text"] = dice.choice(("", " "))
+
+
 def _damaged_items(items: list[Json], dice: Random) -> None:
     """Items dropped, doubled and swapped, with ids made equal or empty and texts emptied."""
     result: list[Json] = []
@@ -209,17 +235,18 @@ def _damaged_items(items: list[Json], dice: Random) -> None:
 # the dialects
 
 
+def _validate_converse(request: Json) -> None:
+    assert bedrock.refusals(request) == ""
+
+
 class Subject(NamedTuple):
-    """A dialect, and what is done to its requests. `turns` is the field that holds them.
+    """A dialect, and what is done to its requests.
 
     `frame` gives a damaged request its first or last turn, so that it has a valid reading; a dialect without
     one may refuse. `flood` has a text wherever text may stand, and `refused` are the rules that this breaks.
     """
 
     name: str
-    turns: str
-    conversation: Callable[[int], Json]
-    fitted: Callable[..., Envelope]
     damages: tuple[Damage, ...]
     change: Callable[[Json], None]
     mirror: Callable[[], Json]
@@ -231,6 +258,17 @@ class Subject(NamedTuple):
     @property
     def dialect(self) -> Dialect:
         return DIALECTS[self.name]
+
+    @property
+    def turns(self) -> str:
+        """The field that holds its turns."""
+        return TALKS[self.name].field
+
+    def conversation(self, seed: int) -> Json:
+        return TALKS[self.name].make(seed)
+
+    def fitted(self, request: Json, **dials: Any) -> Envelope:
+        return fit(self.name, request, **dials)
 
 
 def _mirror(make_user: Callable[[Any], Json]) -> Json:
@@ -246,20 +284,15 @@ def _mirrored_arguments() -> Json:
     return ollama.request(ollama.user(), ollama.asks(ollama.called("f", arguments)))
 
 
+def _mirrored_input() -> Json:
+    tool_input = _mirrored_arguments()["messages"][1]["tool_calls"][0]["function"]["arguments"]
+    return bedrock.request(bedrock.user(), bedrock.says(bedrock.called("c", **tool_input)))
+
+
 def _mirrored_part() -> Json:
     content = gemini.user({"mirror": None})
     content["parts"][0]["mirror"] = content
     return gemini.body(content)
-
-
-def _messages_conversation(seed: int) -> Json:
-    model = Random(seed).choice(("claude-sonnet-4-5", "claude-opus-5-5"))  # noqa: S311
-    return TALKS["anthropic"].ask(seed) | {"model": model}
-
-
-def _fitted_messages(request: Json, *, window: int | None = None, keep_last: int = 1) -> Envelope:
-    budget = Budget(window=window, reserve=0, keep_last=keep_last) if window else None
-    return anthropic.fitted(request, budget=budget)[1]
 
 
 def _messages_request(*messages: Json) -> Json:
@@ -297,6 +330,15 @@ def _flood_gemini(text: str) -> Json:
     return gemini.body(gemini.user(text, picture), calls, gemini.user(gemini.answers(text, text, id_=text)))
 
 
+def _flood_converse(text: str) -> Json:
+    calls = bedrock.says(bedrock.called("c", "f", text=text))
+    return bedrock.request(
+        bedrock.user({"text": text}, bedrock.picture()),
+        calls,
+        bedrock.user(bedrock.answers("c", {"text": text})),
+    )
+
+
 def _flood_responses(text: str) -> Json:
     picture = {"type": "input_image", "image_url": "data:" + text, "detail": "auto"}
     question = responses.user([{"type": "input_text", "text": text}, picture])
@@ -327,9 +369,6 @@ def _greet_first(request: Json) -> Json:
 SUBJECTS = (
     Subject(
         name="anthropic",
-        turns="messages",
-        conversation=_messages_conversation,
-        fitted=_fitted_messages,
         damages=(
             *ANYWHERE,
             partial(_emptied, empty=("  ", [])),
@@ -347,9 +386,6 @@ SUBJECTS = (
     ),
     Subject(
         name="openai_chat",
-        turns="messages",
-        conversation=chat.conversation,
-        fitted=chat.fitted,
         damages=(*ANYWHERE, _one_id, _no_ids, partial(_emptied, empty=("", " ", None, []))),
         change=_change_content,
         mirror=lambda: chat.request(_mirror(chat.user)),
@@ -357,9 +393,6 @@ SUBJECTS = (
     ),
     Subject(
         name="ollama",
-        turns="messages",
-        conversation=ollama.conversation,
-        fitted=ollama.fitted,
         damages=(*ANYWHERE, _renamed, _one_id, _arguments_as_text, partial(_emptied, empty=("", " ", None))),
         change=_change_content,
         mirror=_mirrored_arguments,
@@ -369,9 +402,6 @@ SUBJECTS = (
     ),
     Subject(
         name="gemini",
-        turns="contents",
-        conversation=gemini.conversation,
-        fitted=gemini.fitted,
         damages=(
             *ANYWHERE,
             _thinned_parts,
@@ -392,15 +422,21 @@ SUBJECTS = (
     ),
     Subject(
         name="openai_responses",
-        turns="input",
-        conversation=responses.conversation,
-        fitted=responses.fitted,
         damages=(*ANYWHERE, _damaged_items),
         change=_change_content,
         mirror=lambda: responses.request(_mirror(responses.user)),
         flood=_flood_responses,
         frame=_greet_first,
         validate=ACCEPTED["openai_responses"],
+    ),
+    Subject(
+        name="bedrock_converse",
+        damages=(*ANYWHERE, _thinned_blocks, _split_blocks, _one_id_of_converse, _blank_texts_of_converse),
+        change=lambda turn: turn["content"].append({"text": "changed"}),
+        mirror=_mirrored_input,
+        flood=_flood_converse,
+        frame=lambda request: request | {"messages": [*request["messages"], bedrock.user()]},
+        validate=_validate_converse,
     ),
 )
 

@@ -41,53 +41,6 @@ def test_a_system_message_of_the_client_is_sent_as_one() -> None:
     assert send("bedrock_converse", request)["messages"] == messages
 
 
-# Messages
-
-
-PROGRAM = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
-
-
-def ran_program(caller: Json | None) -> tuple[Segment, ...]:
-    """A program that called a tool or did not, and what it printed."""
-    code = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}}
-    call: Json = {"type": "tool_use", "id": "t0", "name": "sh", "input": {"c": "ls"}}
-    if caller:
-        call["caller"] = caller
-    printed = {"type": "code_execution_tool_result", "tool_use_id": "srvtoolu_1", "content": {"stdout": "12"}}
-    messages = [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": [code, call]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t0", "content": "a"}]},
-        {"role": "assistant", "content": [printed, {"type": "text", "text": "Twelve."}]},
-        {"role": "user", "content": "And now?"},
-    ]
-    return parse("anthropic", {"model": "claude-opus-4-8", "max_tokens": 99, "messages": messages})
-
-
-@pytest.mark.parametrize("caller", [PROGRAM, None], ids=["called by the program", "called by the model"])
-def test_what_a_program_printed_stays_if_it_called_tools(caller: Json | None) -> None:
-    (printed,) = [one for one in ran_program(caller) if "code_execution_tool_result" in str(one.parts)]
-    (result,) = [one for one in ran_program(caller) if one.kind == "tool_result"]
-    is_program = caller is not None
-    assert printed.pinned is is_program
-    assert result.pinned is is_program
-    assert result.unread is is_program
-
-
-@pytest.mark.parametrize("loads", [True, False])
-def test_a_result_that_loads_tools_stays(*, loads: bool) -> None:
-    reference = {"type": "tool_reference", "tool_name": "later"}
-    text = {"type": "text", "text": "found"}
-    result = {"type": "tool_result", "tool_use_id": "t1", "content": [reference if loads else text]}
-    messages = [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "find", "input": {}}]},
-        {"role": "user", "content": [result]},
-    ]
-    log = parse("anthropic", {"model": "claude-opus-4-8", "max_tokens": 99, "messages": messages})
-    assert log[-1].pinned is loads
-
-
 # Chat Completions
 
 

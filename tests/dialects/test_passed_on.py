@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from lamina.dialects.openai_chat import render
 from lamina.dialects.openai_chat.parse import parse
 from lamina.dialects.pairing import PairedResult, find_reading_order
 from lamina.segments import result
+from tests.dialects.wires import WIRES, Call, Result
 
 Json = dict[str, Any]
 
@@ -36,66 +36,20 @@ def fit(request: Json, dialect: str) -> Json:
 # A call that nothing changed is the same object, also if the call beside it had to be changed.
 
 
-def chat_calls() -> Json:
-    calls = [
-        {"id": "a", "type": "function", "function": {"name": "no name!", "arguments": "{}"}},
-        {"id": "b", "type": "function", "function": {"name": "read", "arguments": '{"path":  "a.py"}'}},
-    ]
-    results = [{"role": "tool", "tool_call_id": call_id, "content": "1"} for call_id in "ab"]
-    return {
-        "messages": [{"role": "user", "content": "Go."}, {"role": "assistant", "tool_calls": calls}, *results]
-    }
+REFUSED_NAMES = {"openai_chat": "no name!", "ollama": "", "anthropic": "no name!", "gemini": "no name!"}
+"""Names that the API does not take, so that the call has to be changed."""
 
 
-def ollama_calls() -> Json:
-    calls = [
-        {"function": {"name": "", "arguments": {}}},
-        {"function": {"name": "read", "arguments": {"path": "a.py"}}},
-    ]
-    results = [{"role": "tool", "tool_name": name, "content": "1"} for name in ("other", "read")]
-    asked = {"role": "assistant", "content": "", "tool_calls": calls}
-    return {"messages": [{"role": "user", "content": "Go."}, asked, *results]}
-
-
-def anthropic_calls() -> Json:
-    calls = [
-        {"type": "tool_use", "id": "a", "name": "no name!", "input": {}},
-        {"type": "tool_use", "id": "b", "name": "read", "input": {"path": "a.py"}},
-    ]
-    results = [{"type": "tool_result", "tool_use_id": call_id, "content": "1"} for call_id in "ab"]
-    turns = [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]
-    return {"max_tokens": 9, "messages": [{"role": "user", "content": "Go."}, *turns]}
-
-
-def gemini_calls() -> Json:
-    calls = [
-        {"functionCall": {"name": "no name!", "args": {}}},
-        {"functionCall": {"name": "read", "args": {"path": "a.py"}}},
-    ]
-    results = [
-        {"functionResponse": {"name": name, "response": {"output": "1"}}} for name in ("no name!", "read")
-    ]
-    turns = [{"role": "model", "parts": calls}, {"role": "user", "parts": results}]
-    return {"contents": [{"role": "user", "parts": [{"text": "Go."}]}, *turns]}
-
-
-@pytest.mark.parametrize(
-    ("dialect", "write", "find_calls"),
-    [
-        ("openai_chat", chat_calls, lambda request: request["messages"][1]["tool_calls"]),
-        ("ollama", ollama_calls, lambda request: request["messages"][1]["tool_calls"]),
-        ("anthropic", anthropic_calls, lambda request: request["messages"][1]["content"]),
-        ("gemini", gemini_calls, lambda request: request["contents"][1]["parts"]),
-    ],
-)
-def test_a_call_beside_one_that_was_changed_is_the_same_object(
-    dialect: str, write: Callable[[], Json], find_calls: Callable[[Json], list[Json]]
-) -> None:
-    request = write()
-    sent = fit(request, dialect)
-    changed, same = find_calls(sent)
-    assert changed != find_calls(request)[0]
-    assert same is find_calls(request)[1]
+@pytest.mark.parametrize("dialect", REFUSED_NAMES)
+def test_a_call_beside_one_that_was_changed_is_the_same_object(dialect: str) -> None:
+    wire, refused = WIRES[dialect], REFUSED_NAMES[dialect]
+    calls = wire.call([Call("a", refused), Call("b", "read", {"path": "a.py"})])
+    results = wire.answer([Result("a", refused or "other"), Result("b", "read")])
+    sent = fit(wire.request([wire.ask("Go."), *calls, *results]), dialect)
+    field = {"gemini": "parts", "anthropic": "content"}.get(dialect, "tool_calls")
+    changed, same = sent[wire.field][1][field]
+    assert changed != calls[0][field][0]
+    assert same is calls[0][field][1]
 
 
 # A message that says nothing but has fields of its own is sent.

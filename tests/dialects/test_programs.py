@@ -97,6 +97,14 @@ def test_what_the_model_reads_is_counted_and_lowered(request_: Json) -> None:
     assert "recall(" in str(fitted.request)
 
 
+@pytest.mark.parametrize("caller", [PROGRAM, None], ids=["called by the program", "called by the model"])
+def test_what_a_program_printed_stays_if_it_called_tools(caller: Json | None) -> None:
+    log = DIALECTS["anthropic"].wire.parse(programmatic(caller)).log
+    (printed,) = [one for one in log if "code_execution_tool_result" in str(one.parts)]
+    (result,) = [one for one in log if one.kind == "tool_result"]
+    assert [printed.pinned, result.pinned, result.unread] == [caller is not None] * 3
+
+
 def test_no_cut_takes_what_belongs_to_a_program() -> None:
     messages = programmatic(PROGRAM)["messages"]
     for turn in range(30):
@@ -241,6 +249,12 @@ def test_a_deferred_tool_counts_where_a_reference_loads_it(find: Any) -> None:
     listed = fit_request(messages_request(user("Hi"), tools=[SEARCH, tool("a")]), budget=BUDGET).envelope
     plain = fit_request(messages_request(user("Hi"), tools=[SEARCH]), budget=BUDGET).envelope
     assert loaded == listed.tokens - plain.tokens
+
+
+@pytest.mark.parametrize("names", [["later"], []])
+def test_a_result_that_loads_tools_stays(names: list[str]) -> None:
+    log = DIALECTS["anthropic"].wire.parse(messages_request(*found_by_client(*names))).log
+    assert log[-1].pinned is bool(names)
 
 
 @pytest.mark.parametrize("find", [searched, found_by_client])
