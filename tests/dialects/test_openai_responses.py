@@ -238,6 +238,16 @@ def test_a_memo_forgets_when_what_surrounds_the_items_changes() -> None:
         assert DIALECT.wire.parse(body, memo=memo) == DIALECT.wire.parse(body)
 
 
+def test_items_before_one_that_cannot_be_read_are_new_when_they_come_again() -> None:
+    """The memo's reader has seen their ids and their calls, and the request was refused."""
+    memo, asked = ParseMemo(), [user(), calls("a"), calls("a", "grep")]
+    DIALECT.wire.parse(request(*asked), memo=memo)
+    grown = [*asked, answers("a", name="grep"), answers("a"), says(n=1)]
+    with pytest.raises(BadInput):
+        DIALECT.wire.parse(request(*grown, {"role": "bot"}), memo=memo)
+    assert DIALECT.wire.parse(request(*grown), memo=memo) == DIALECT.wire.parse(request(*grown))
+
+
 @given(st.lists(values("openai_responses"), min_size=1, max_size=4))
 def test_no_item_is_lost(items: list[Any]) -> None:
     with suppress(BadInput):

@@ -106,7 +106,7 @@ class ParsedPast(msgspec.Struct, frozen=True):
 
     `log` has the segments of all groups, after `lead_count` that came from no message. If the messages may be
     changed in place, `copies` has what they were, and `doubted` the JSON of those, by position, that Python
-    may find equal though they have changed. `state` is what a dialect needs to go on, and nobody changes it.
+    may find equal though they have changed. `state` is what a dialect needs to go on.
     `examples` has the first message of each shape, if they were recognised.
     """
 

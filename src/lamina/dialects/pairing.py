@@ -9,7 +9,6 @@ a call names, for handles that say what its result was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from copy import deepcopy
 from itertools import chain, islice
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -154,13 +153,6 @@ class CallLog(Generic[AnyCall]):
     def replay_result(self, _segment: Segment, result: ToolResult) -> None:
         """Let a result that was read before take its call again, so that the next ones find what is left."""
         self.take(result.id, result.name)
-
-    def copy(self) -> CallLog[AnyCall]:
-        """A log that goes on from here, and changes nothing in this one."""
-        log: CallLog[AnyCall] = CallLog()
-        log._newest = dict(self._newest)
-        log.step = deepcopy(self.step)
-        return log
 
     def begin_answer(self) -> None:
         """Begin a new answer. A call of the last one that has no result yet will get none."""

@@ -118,16 +118,6 @@ class ItemScan:
         self.program_call_ids: set[str] = set()
         self.is_speaking = False
 
-    def copy(self) -> ItemScan:
-        """A scan that goes on from here, and changes nothing in this one."""
-        scan = ItemScan(is_stored=self.is_stored, has_unseen_calls=self.has_unseen_calls)
-        scan.calls = self.calls.copy()
-        scan.unpaired_ids = set(self.unpaired_ids)
-        scan.item_ids = set(self.item_ids)
-        scan.program_call_ids = set(self.program_call_ids)
-        scan.is_speaking = self.is_speaking
-        return scan
-
     def replay(self, log: Iterable[Segment]) -> None:
         """Take in what was read before.
 

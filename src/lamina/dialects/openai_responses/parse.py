@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from lamina.core.text.characters import is_blank
 from lamina.core.values import RequestHead, Role, Segment, Text
 from lamina.dialects.json_values import LIST_TYPES, describe_value, read_optional_text
@@ -53,11 +55,12 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
         request, has_items=has_items, has_instructions=bool(basis.instructions), trigger=trigger
     )
 
-    if unchanged.state is None:
+    scan: ItemScan | None = unchanged.state
+    if scan is None:
         scan = ItemScan(is_stored=basis.is_stored, has_unseen_calls=basis.continues)
         scan.replay(unchanged.log[unchanged.lead_count :])
-    else:
-        scan = unchanged.state.copy()
+    # If an item cannot be read, nobody knows how far the scan has come: then the memo has none.
+    memo.past = msgspec.structs.replace(memo.past, state=None)
     new = scan.read(new_items, start=start)
     memo.basis = basis
     log = memo.remember(unchanged, new_items, new, lead=basis.instructions, state=scan)
