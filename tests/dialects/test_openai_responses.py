@@ -248,6 +248,15 @@ def test_items_before_one_that_cannot_be_read_are_new_when_they_come_again() -> 
     assert DIALECT.wire.parse(request(*grown), memo=memo) == DIALECT.wire.parse(request(*grown))
 
 
+def test_two_forks_of_a_conversation_do_not_see_the_items_of_each_other() -> None:
+    memo, fork, asked = ParseMemo(), ParseMemo(), [user(), calls("a"), calls("a", "grep")]
+    DIALECT.wire.parse(request(*asked), memo=memo)
+    fork.past, fork.basis = memo.past, memo.basis
+    grown = [*asked, answers("a", name="grep"), answers("a"), says(n=1)]
+    for each in (memo, fork):
+        assert DIALECT.wire.parse(request(*grown), memo=each) == DIALECT.wire.parse(request(*grown))
+
+
 @given(st.lists(values("openai_responses"), min_size=1, max_size=4))
 def test_no_item_is_lost(items: list[Any]) -> None:
     with suppress(BadInput):

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from lamina.core.text.characters import is_blank
 from lamina.core.values import RequestHead, Role, Segment, Text
 from lamina.dialects.json_values import LIST_TYPES, describe_value, read_optional_text
@@ -55,15 +53,16 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
         request, has_items=has_items, has_instructions=bool(basis.instructions), trigger=trigger
     )
 
-    scan: ItemScan | None = unchanged.state
-    if scan is None:
+    try:
+        # Whoever goes on takes the reader out. A fork that shares these items finds none, in another thread
+        # too, and neither does the next request after one that cannot be read.
+        scan: ItemScan = (unchanged.state or []).pop()
+    except IndexError:
         scan = ItemScan(is_stored=basis.is_stored, has_unseen_calls=basis.continues)
         scan.replay(unchanged.log[unchanged.lead_count :])
-    # If an item cannot be read, nobody knows how far the scan has come: then the memo has none.
-    memo.past = msgspec.structs.replace(memo.past, state=None)
     new = scan.read(new_items, start=start)
     memo.basis = basis
-    log = memo.remember(unchanged, new_items, new, lead=basis.instructions, state=scan)
+    log = memo.remember(unchanged, new_items, new, lead=basis.instructions, state=[scan])
     memo.past = _drop_last_reasoning(memo.past)
     return ParsedRequest(log=log, head=head)
 
