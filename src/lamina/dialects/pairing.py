@@ -8,8 +8,9 @@ a call names, for handles that say what its result was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -120,6 +121,9 @@ class CallStep(Generic[AnyCall]):
 class CallLog(Generic[AnyCall]):
     """The calls so far: those of the last answer, which wait for results, and the newest of each id."""
 
+    read_key: Callable[[Any], str] = attrgetter("id")
+    """Reads the word by which a call of an earlier answer is found."""
+
     def __init__(self, past: GrowingList[tuple[Segment, ...]] | None = None) -> None:
         """Go on after messages that were read before.
 
@@ -146,10 +150,6 @@ class CallLog(Generic[AnyCall]):
             return part
         return None
 
-    def key_of(self, call: AnyCall) -> str:
-        """The word by which a call of an earlier answer is found."""
-        return call.id
-
     def replay_result(self, _segment: Segment, result: ToolResult) -> None:
         """Let a result that was read before take its call again, so that the next ones find what is left."""
         self.take(result.id, result.name)
@@ -160,14 +160,14 @@ class CallLog(Generic[AnyCall]):
 
     def add(self, call: AnyCall) -> None:
         """Add a call of the current answer. It is the newest of its id from now on."""
-        self._newest[self.key_of(call)] = call
+        self._newest[self.read_key(call)] = call
         self.step.add(call)
 
     def find(self, word: str) -> AnyCall | None:
         """The newest call of this id; None if there is none."""
         if word not in self._newest:
             older_calls = filter(None, map(self.read_call, chain.from_iterable(self._unread_past)))
-            self._newest = {self.key_of(call): call for call in older_calls} | self._newest
+            self._newest = {self.read_key(call): call for call in older_calls} | self._newest
             self._unread_past = ()
         return self._newest.get(word)
 

@@ -258,8 +258,9 @@ class MessageScan:
         self._begin(role, has_tools=has_tools or joins)
         if role == "assistant" and not joins:
             self.calls.begin_answer()
-        for call in filter(None, map(self.calls.read_call, segments)):
-            self.calls.add(call)
+        for segment in segments:
+            if segment.kind == "tool_call":
+                self.calls.add(self.calls.read_call(segment))
         return segments
 
     def _follow(self, segments: tuple[Segment, ...]) -> None:
@@ -439,7 +440,7 @@ class AnthropicCalls(CallLog[AnsweredCall]):
         self.program_ids: set[str] = set()
         super().__init__(past)
 
-    def read_call(self, segment: Segment) -> AnsweredCall | None:
+    def read_call(self, segment: Segment) -> Any:
         call = segment.parts[0]
         if not isinstance(call, ToolCall):
             return None
@@ -486,12 +487,14 @@ def _make_segments(
     `is_late_system`: a system message inside the conversation. If a client drops what was before it, it is
     sent with the system text, which are other bytes.
     """
-    extras = [ExtraFields(NAME, piece.loaded) for piece in pieces]
-    if extra_fields:
-        extras[-1].add("message", extra_fields, _MESSAGE_FIELDS)
-    for extra, piece in zip(extras, pieces, strict=True):
+    extras: list[ExtraFields] = []
+    for piece in pieces:
+        extra = ExtraFields(NAME, piece.loaded)
+        extras.append(extra)
         if is_late_system:
             extra.rests["role"] = "late system"
+        if extra_fields and piece is pieces[-1]:
+            extra.add("message", extra_fields, _MESSAGE_FIELDS)
         if piece.block and len(piece.block) == 1:
             _add_block(extra, "", piece.part, to_dict_or_empty(piece.block[0]))
     later_notes: dict[str, Any] = {}

@@ -9,6 +9,7 @@ here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -92,8 +93,7 @@ def take_named_call(step: CallStep[ToolCall], name: str, call_id: str) -> int | 
 class OllamaCalls(CallLog[ToolCall]):
     """The calls of the last assistant message, and before it the newest call of each name."""
 
-    def key_of(self, call: ToolCall) -> str:
-        return call.name
+    read_key = attrgetter("name")
 
     def replay_result(self, segment: Segment, _: ToolResult) -> None:
         self.take_answered_call(to_fields(read_origin_in(segment, NAME).message))
