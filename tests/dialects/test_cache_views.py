@@ -571,6 +571,12 @@ def test_a_marker_may_not_stand_on_blank_or_scoped_text() -> None:
     assert not claude(messages=scoped).blocks[-1].markable
 
 
+def test_the_first_block_begins_the_system_text_behind_a_cache_point_that_marks_nothing() -> None:
+    system = [{"cachePoint": {"type": "default"}}, {"text": "Be brief."}, {"text": "Be kind."}]
+    blocks = stream("bedrock_converse", system=system).blocks
+    assert [block.opens for block in blocks if block.sort == "system"] == [True, False]
+
+
 def test_a_result_without_content_still_answers_its_call() -> None:
     empty = chat(messages=[{"role": "tool", "tool_call_id": "t1", "content": []}]).blocks[1]
     assert (empty.sort, empty.data) == ("result", b'{"tool_call_id":"t1"}')

@@ -98,7 +98,7 @@ class _ChatExtraFields(ExtraFields):
         those that are empty, zero or false. A short name of a tool in its result is not counted, since the
         estimate of the framing covers it. So its change is noted.
         """
-        known = _MESSAGE_FIELDS
+        known_fields = _MESSAGE_FIELDS
         fields = message
         if message.get("role") == "assistant" and self.dialect == CHAT:
             fields = {name: value for name, value in message.items() if name == "name" or not value}
@@ -106,8 +106,8 @@ class _ChatExtraFields(ExtraFields):
             for field in ("name", "tool_name"):
                 name = message.get(field)
                 if isinstance(name, str) and len(name) <= COVERED_CHARACTERS:
-                    known = KnownFields(known.typed, known.counted | {field})
-        self.add("message", fields, known)
+                    known_fields = KnownFields(known_fields.typed, known_fields.counted | {field})
+        self.add("message", fields, known_fields)
 
     def add_block(self, place: str, part: Part, block: Any) -> None:
         """Add what a block of content, or a call, has that its typed part does not hold.

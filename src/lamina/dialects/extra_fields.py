@@ -115,35 +115,34 @@ class ExtraFields(msgspec.Struct):
     parts: ExtraParts = ()
     rests: dict[str, Any] = {}
 
-    def add(self, place: str, holder: Mapping[str, Any], known: KnownFields) -> None:
+    def add(self, place: str, holder: Mapping[str, Any], known_fields: KnownFields) -> None:
         """Add the fields of an object that its typed part does not hold.
 
         Of `{"type": "text", "text": "Hi", "mood": "kind", "weight": 2}` the mood is counted, the weight not:
         empty values, numbers and switches say nothing to a model.
         """
-        if known.typed.issuperset(holder) and known.counted.issuperset(holder):
+        if known_fields.typed.issuperset(holder) and known_fields.counted.issuperset(holder):
             return  # nearly every object has no other field
-        self.count(holder, known)
-        rest = drop_fields(holder, known.typed)
-        self._note(
-            place, {name: value for name, value in rest.items() if not _says_nothing(name, value)}, known
-        )
+        self.count(holder, known_fields)
+        untyped = drop_fields(holder, known_fields.typed)
+        rest = {name: value for name, value in untyped.items() if not _says_nothing(name, value)}
+        self._note(place, rest, known_fields)
 
     def add_difference(
-        self, place: str, holder: Mapping[str, Any], expected: Mapping[str, Any], known: KnownFields
+        self, place: str, holder: Mapping[str, Any], expected: Mapping[str, Any], known_fields: KnownFields
     ) -> None:
         """Add the fields in which an object differs from the one that would be written for its typed part."""
-        self.count(holder, known)
-        self._note(place, find_difference(holder, expected), known)
+        self.count(holder, known_fields)
+        self._note(place, find_difference(holder, expected), known_fields)
 
-    def count(self, holder: Mapping[str, Any], known: KnownFields) -> None:
+    def count(self, holder: Mapping[str, Any], known_fields: KnownFields) -> None:
         """Add the fields of an object that are counted, and no others."""
-        extra = {name: value for name, value in holder.items() if is_counted(name, value, known)}
+        extra = {name: value for name, value in holder.items() if is_counted(name, value, known_fields)}
         if extra:
             self.parts += (Raw(dialect=self.dialect, data=extra),)
 
-    def _note(self, place: str, rest: Json, known: KnownFields) -> None:
-        uncounted = {name: value for name, value in rest.items() if not is_counted(name, value, known)}
+    def _note(self, place: str, rest: Json, known_fields: KnownFields) -> None:
+        uncounted = {name: value for name, value in rest.items() if not is_counted(name, value, known_fields)}
         if uncounted:
             self.rests[place] = uncounted
 
@@ -170,9 +169,9 @@ class ExtraFields(msgspec.Struct):
         return digest({place: rest for place, rest in self.rests.items() if rest})
 
 
-def is_counted(name: str, value: Any, known: KnownFields) -> bool:
+def is_counted(name: str, value: Any, known_fields: KnownFields) -> bool:
     """Whether a field is one of the extra parts of its message: one with words that no typed part counts."""
-    return name not in known.counted and bool(value) and not isinstance(value, bool | int | float)
+    return name not in known_fields.counted and bool(value) and not isinstance(value, bool | int | float)
 
 
 def _find_blank_texts(content: Any) -> Iterator[tuple[int, Json]]:

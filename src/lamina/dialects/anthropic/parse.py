@@ -525,11 +525,11 @@ def _add_block(extra: ExtraFields, place: str, part: Part, block: Json) -> None:
     """
     if isinstance(part, Raw):
         return
-    known = _BLOCK_FIELDS[type(part)]
+    known_fields = _BLOCK_FIELDS[type(part)]
     if isinstance(part, Image | Document):
-        extra.add_difference(place, block, render_part(part) or {}, known)
+        extra.add_difference(place, block, render_part(part) or {}, known_fields)
         return
-    extra.add(place, block, known)
+    extra.add(place, block, known_fields)
     if isinstance(part, ToolResult):
         is_error = block.get("is_error")
         if not isinstance(is_error, bool | None):

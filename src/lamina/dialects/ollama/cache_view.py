@@ -86,8 +86,8 @@ def _read_message(value: Any) -> tuple[str, list[CachePiece]]:
     tool_name = read_text(message, "tool_name")
     if tool_name:
         spoken["tool"] = tool_name
-    said = CachePiece(_SORTS_BY_ROLE.get(role, "text"), spoken, ".content", tool_name)
-    return role, [*thoughts, said, *others]
+    spoken_piece = CachePiece(_SORTS_BY_ROLE.get(role, "text"), spoken, ".content", tool_name)
+    return role, [*thoughts, spoken_piece, *others]
 
 
 def _read_settings(request: Request) -> dict[str, bytes]:
