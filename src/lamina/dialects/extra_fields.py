@@ -84,6 +84,8 @@ IGNORED: Mapping[str, str] = {
 An id that pairs a call with its result is typed, and does count.
 """
 
+NO_DIGEST = Digest("")
+
 _EMPTY_BY_DEFAULT = frozenset(("annotations", "tool_calls", "images"))
 """Lists that an SDK writes out when they are empty. Without them the message is the same."""
 
@@ -164,8 +166,8 @@ class ExtraFields(msgspec.Struct):
 
     def digest(self) -> Digest:
         """The digest of what is sent without being counted; "" if nothing is."""
-        if not any(self.rests.values()):
-            return Digest("")
+        if not self.rests or not any(self.rests.values()):
+            return NO_DIGEST
         return digest({place: rest for place, rest in self.rests.items() if rest})
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Text, ToolResult
-from lamina.dialects.extra_fields import ExtraFields
+from lamina.dialects.extra_fields import NO_DIGEST, ExtraFields, ExtraParts
 from lamina.dialects.json_values import LIST_TYPES, describe_value, read_each, to_dict_or_empty
 from lamina.dialects.memos import GrowingList, ParseMemo
 from lamina.dialects.origins import ORIGIN, WireOrigin
@@ -23,9 +23,6 @@ from lamina.errors import BadInput
 
 AnyReader = TypeVar("AnyReader")
 AnyCalls = TypeVar("AnyCalls")
-
-NO_EXTRA_FIELDS = ExtraFields("")
-"""What most pieces have besides their part. Nobody adds to it."""
 
 
 class MessagePiece(msgspec.Struct, frozen=True, gc=False):
@@ -200,9 +197,6 @@ def make_segments(
     segments: list[Segment] = []
     for position, piece in enumerate(parsed.pieces):
         is_first = position == 0
-        extra = NO_EXTRA_FIELDS
-        if extras:
-            extra = extras[position]
         origin = WireOrigin(
             dialect=dialect,
             message=message,
@@ -214,17 +208,25 @@ def make_segments(
         )
         if later_notes is not None and not is_first:
             origin = WireOrigin(dialect=dialect, message=message, block=piece.block, notes=later_notes)
+        parts: tuple[Part, ...] = (piece.part,)
+        if piece.other_parts:
+            parts += piece.other_parts
+        beside: ExtraParts = ()
+        uncounted = NO_DIGEST
+        if extras:
+            beside = extras[position].parts
+            uncounted = extras[position].digest()
         segment = Segment(
             role=piece.role or parsed.role,
             kind=piece.kind,
-            parts=(piece.part, *piece.other_parts),
+            parts=parts,
             attrs=piece.attrs,
             joins=joins or not is_first,
             pinned=pinned or piece.pinned,
             origin=dialect,
             meta={ORIGIN: origin},
-            beside=extra.parts,
-            uncounted=extra.digest(),
+            beside=beside,
+            uncounted=uncounted,
             unread=unread or piece.unread,
         )
         segments.append(segment)

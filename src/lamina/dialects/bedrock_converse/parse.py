@@ -51,6 +51,9 @@ ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 _ROLE_OF_BLOCK = {"toolUse": "assistant", "reasoningContent": "assistant", "toolResult": "user"}
 """Blocks that only one role may send."""
 
+_NO_EXTRA_FIELDS = ExtraFields(NAME)
+"""What most blocks have besides their part. Nobody adds to it."""
+
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """Parse a request. Raises BadInput, with a path into the request, if it cannot be read.
@@ -93,7 +96,6 @@ def _read_groups(
         try:
             piece = read(marked)
             extra = _find_rest(piece, marked.block)
-            extra.digest()  # a value that is not JSON is refused here, where its place is known
         except BadInput as error:
             raise add_outer_place(f"{place}[{marked.position}]", error) from None
         pieces.append(piece)
@@ -180,9 +182,13 @@ def _read_plain_piece(marked: MarkedBlock, kind: str) -> MessagePiece:
 
 def _find_rest(piece: MessagePiece, block: Any) -> ExtraFields:
     """What a block has besides its part, such as `citations` of a document. A `Raw` part holds all of it."""
-    extra = ExtraFields(NAME)
-    if not isinstance(piece.part, Raw):
-        extra.rests[""] = find_difference(mapping_or_empty(block), write_part(piece.part) or {})
+    if isinstance(piece.part, Raw):
+        return _NO_EXTRA_FIELDS
+    difference = find_difference(mapping_or_empty(block), write_part(piece.part) or {})
+    if not difference:
+        return _NO_EXTRA_FIELDS
+    extra = ExtraFields(NAME, rests={"": difference})
+    extra.digest()  # a value that is not JSON is refused here, where its place is known
     return extra
 
 
