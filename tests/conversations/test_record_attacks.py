@@ -88,7 +88,7 @@ def test_a_gateway_goes_on_after_its_conversation_was_deleted(tmp_path: Path) ->
             return stub.seen
 
     seen = asyncio.run(main())
-    bodies = happened(store).bodies()
+    bodies = asyncio.run(happened(store)).bodies()
     assert bodies == [request.body for request in seen[-len(bodies) :]]
     assert len(bodies) >= 2
 
@@ -110,7 +110,9 @@ def test_edits_rewinds_forks_and_repeats_are_recorded_as_they_left(tmp_path: Pat
             return stub.seen
 
     seen = asyncio.run(main())
-    assert sorted(filter(None, happened(store).bodies())) == sorted(request.body for request in seen)
+    assert sorted(filter(None, asyncio.run(happened(store)).bodies())) == sorted(
+        request.body for request in seen
+    )
 
 
 def test_a_conversation_says_when_it_began(tmp_path: Path) -> None:

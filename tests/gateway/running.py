@@ -21,7 +21,7 @@ from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.sent_calls import SentCalls
 from lamina.gateway.server import GatewayServer, make_config
-from tests.gateway.upstream_stub import Stub
+from tests.gateway.upstream_stub import Stub, run_stub
 
 
 class RunningGateway(NamedTuple):
@@ -97,6 +97,30 @@ async def open_client() -> AsyncIterator[aiohttp.ClientSession]:
     )
     async with session:
         yield session
+
+
+class Proxied(NamedTuple):
+    """An upstream, a gateway in front of it, and a client."""
+
+    stub: Stub
+    gateway: RunningGateway
+    client: aiohttp.ClientSession
+
+
+@asynccontextmanager
+async def proxied(store: Path | str = "", **changes: Any) -> AsyncIterator[Proxied]:
+    """All three until the context ends. The settings are those of `settings_for` with these changes."""
+    async with (
+        run_stub() as stub,
+        run_gateway(settings_for(stub, store, **changes)) as gateway,
+        open_client() as client,
+    ):
+        yield Proxied(stub, gateway, client)
+
+
+def read_files(folder: Path) -> bytes:
+    """All bytes of the store `gateway.db` in a folder, with the files that belong to it."""
+    return b"".join(path.read_bytes() for path in folder.glob("gateway.db*"))
 
 
 async def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:

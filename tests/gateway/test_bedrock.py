@@ -22,6 +22,8 @@ from tests.gateway.running import group_policy, open_client, run_gateway, settin
 from tests.gateway.test_conversations import post
 from tests.gateway.upstream_stub import Fault, SeenRequest, response, run_stub
 
+pytestmark = pytest.mark.anyio
+
 MODEL = "us.anthropic.claude-sonnet-4-5-v1:0"
 USAGE = {
     "inputTokens": 10,
@@ -120,17 +122,14 @@ def test_a_conversation_that_grows_is_cut_and_stays_valid(tmp_path: Path, *, str
     assert tools == ["read_file", "recall"]
 
 
-def test_an_error_of_the_gateway_reads_like_one_of_the_service() -> None:
-    async def main() -> None:
-        async with run_stub() as stub, open_client() as client:
-            upstream = UpstreamSettings(url=stub.url, profile="bedrock")
-            async with run_gateway(settings_for(stub, upstreams={"bedrock": upstream})) as gateway:
-                path = f"/model/{MODEL}/converse"
-                status, body = await post(client, gateway.url, {"messages": [5]}, path)
-                assert status == 400
-                assert json.loads(body)["__type"] == "ValidationException"
-
-    asyncio.run(main())
+async def test_an_error_of_the_gateway_reads_like_one_of_the_service() -> None:
+    async with run_stub() as stub, open_client() as client:
+        upstream = UpstreamSettings(url=stub.url, profile="bedrock")
+        async with run_gateway(settings_for(stub, upstreams={"bedrock": upstream})) as gateway:
+            path = f"/model/{MODEL}/converse"
+            status, body = await post(client, gateway.url, {"messages": [5]}, path)
+            assert status == 400
+            assert json.loads(body)["__type"] == "ValidationException"
 
 
 @pytest.mark.parametrize(

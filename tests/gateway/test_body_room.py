@@ -16,6 +16,8 @@ from lamina.gateway.client_connection import SMALL, BodyRoom, BodyTicket, Client
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.refusals import Refusal
 
+pytestmark = pytest.mark.anyio
+
 LARGE = 10 * SMALL
 
 
@@ -31,53 +33,44 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_large_body_waits_for_room_and_a_small_one_for_nobody() -> None:
-    async def main() -> None:
-        room = BodyRoom(2 * LARGE, seconds=60)
-        entered: list[int] = []
-        first, others = asyncio.Event(), asyncio.Event()
-        tasks = [asyncio.ensure_future(hold(room, LARGE + 1, first, entered))]
-        tasks += [asyncio.ensure_future(hold(room, LARGE + number, others, entered)) for number in (2, 3)]
-        tasks += [asyncio.ensure_future(hold(room, SMALL, others, entered))]
-        await settle()
-        assert entered == [LARGE + 1, SMALL]
-        first.set()
-        await settle()
-        assert entered == [LARGE + 1, SMALL, LARGE + 2]
-        others.set()
-        await asyncio.gather(*tasks)
-        assert entered[-1] == LARGE + 3
-        assert room.taken == 0
-
-    asyncio.run(main())
+async def test_a_large_body_waits_for_room_and_a_small_one_for_nobody() -> None:
+    room = BodyRoom(2 * LARGE, seconds=60)
+    entered: list[int] = []
+    first, others = asyncio.Event(), asyncio.Event()
+    tasks = [asyncio.ensure_future(hold(room, LARGE + 1, first, entered))]
+    tasks += [asyncio.ensure_future(hold(room, LARGE + number, others, entered)) for number in (2, 3)]
+    tasks += [asyncio.ensure_future(hold(room, SMALL, others, entered))]
+    await settle()
+    assert entered == [LARGE + 1, SMALL]
+    first.set()
+    await settle()
+    assert entered == [LARGE + 1, SMALL, LARGE + 2]
+    others.set()
+    await asyncio.gather(*tasks)
+    assert entered[-1] == LARGE + 3
+    assert room.taken == 0
 
 
-def test_a_body_that_is_larger_than_the_room_is_let_in_alone() -> None:
-    async def main() -> None:
-        room = BodyRoom(LARGE, seconds=60)
-        with BodyTicket(room) as ticket:
-            await ticket.take(3 * LARGE)
-            assert room.taken == 3 * LARGE
-        assert room.taken == 0
-
-    asyncio.run(main())
+async def test_a_body_that_is_larger_than_the_room_is_let_in_alone() -> None:
+    room = BodyRoom(LARGE, seconds=60)
+    with BodyTicket(room) as ticket:
+        await ticket.take(3 * LARGE)
+        assert room.taken == 3 * LARGE
+    assert room.taken == 0
 
 
-def test_who_waits_too_long_or_leaves_takes_nothing() -> None:
-    async def main() -> None:
-        room = BodyRoom(LARGE, seconds=0.01)
-        with BodyTicket(room) as ticket:
-            await ticket.take(LARGE)
-            with BodyTicket(room) as late, pytest.raises(Refusal) as refused:
-                await late.take(LARGE)
-            assert refused.value.status == 503
-            leaving = asyncio.ensure_future(hold(room, LARGE, asyncio.Event(), []))
-            await asyncio.sleep(0)
-            leaving.cancel()
-            await asyncio.gather(leaving, return_exceptions=True)
-        assert room.taken == 0
-
-    asyncio.run(main())
+async def test_who_waits_too_long_or_leaves_takes_nothing() -> None:
+    room = BodyRoom(LARGE, seconds=0.01)
+    with BodyTicket(room) as ticket:
+        await ticket.take(LARGE)
+        with BodyTicket(room) as late, pytest.raises(Refusal) as refused:
+            await late.take(LARGE)
+        assert refused.value.status == 503
+        leaving = asyncio.ensure_future(hold(room, LARGE, asyncio.Event(), []))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+    assert room.taken == 0
 
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -90,57 +83,50 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("says_length", [True, False])
 @pytest.mark.parametrize("encoding", PACKERS)
-def test_a_body_waits_for_the_room_that_it_takes_when_it_is_unpacked(
+async def test_a_body_waits_for_the_room_that_it_takes_when_it_is_unpacked(
     encoding: str, *, says_length: bool
 ) -> None:
     """Its bytes on the wire say nothing: kilobytes become any number of megabytes."""
+    text = b"x" * LARGE
+    packed = PACKERS[encoding](text)
+    assert len(packed) < SMALL
+    room = BodyRoom(LARGE, seconds=60)
+    unpacked: list[int] = []
+    leave = asyncio.Event()
 
-    async def main() -> None:
-        text = b"x" * LARGE
-        packed = PACKERS[encoding](text)
-        assert len(packed) < SMALL
-        room = BodyRoom(LARGE, seconds=60)
-        unpacked: list[int] = []
-        leave = asyncio.Event()
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": packed, "more_body": False}
 
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": packed, "more_body": False}
-
-        async def come() -> None:
-            headers = [(b"content-encoding", encoding.encode())]
-            if says_length:
-                headers.append((b"content-length", str(len(packed)).encode()))
-            client = ClientConnection(receive, headers, GatewaySettings(body_bytes=LARGE // 2))
-            with BodyTicket(room) as ticket:
-                body = await client.unpack_body(await client.read_body(ticket), ticket)
-                unpacked.append(len(body))
-                assert room.taken == LARGE
-                await leave.wait()
-
+    async def come() -> None:
+        headers = [(b"content-encoding", encoding.encode())]
+        if says_length:
+            headers.append((b"content-length", str(len(packed)).encode()))
+        client = ClientConnection(receive, headers, GatewaySettings(body_bytes=LARGE // 2))
         with BodyTicket(room) as ticket:
-            await ticket.take(LARGE)
-            guests = [asyncio.ensure_future(come()) for _ in range(2)]
-            await settle()
-            assert not unpacked
-            leave.set()
-        await asyncio.gather(*guests)
-        assert unpacked == [LARGE, LARGE]
-        assert room.taken == 0
+            body = await client.unpack_body(await client.read_body(ticket), ticket)
+            unpacked.append(len(body))
+            assert room.taken == LARGE
+            await leave.wait()
 
-    asyncio.run(main())
+    with BodyTicket(room) as ticket:
+        await ticket.take(LARGE)
+        guests = [asyncio.ensure_future(come()) for _ in range(2)]
+        await settle()
+        assert not unpacked
+        leave.set()
+    await asyncio.gather(*guests)
+    assert unpacked == [LARGE, LARGE]
+    assert room.taken == 0
 
 
-def test_a_packed_body_that_is_small_waits_for_nobody() -> None:
-    async def main() -> None:
-        packed = gzip.compress(b"x" * SMALL)
+async def test_a_packed_body_that_is_small_waits_for_nobody() -> None:
+    packed = gzip.compress(b"x" * SMALL)
 
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": packed, "more_body": False}
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": packed, "more_body": False}
 
-        room = BodyRoom(SMALL, seconds=60)
-        client = ClientConnection(receive, [(b"content-encoding", b"gzip")], GatewaySettings())
-        with BodyTicket(room) as ticket, BodyTicket(room) as other:
-            await other.take(LARGE)
-            assert len(await client.unpack_body(await client.read_body(ticket), ticket)) == SMALL
-
-    asyncio.run(main())
+    room = BodyRoom(SMALL, seconds=60)
+    client = ClientConnection(receive, [(b"content-encoding", b"gzip")], GatewaySettings())
+    with BodyTicket(room) as ticket, BodyTicket(room) as other:
+        await other.take(LARGE)
+        assert len(await client.unpack_body(await client.read_body(ticket), ticket)) == SMALL

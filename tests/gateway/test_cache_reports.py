@@ -19,6 +19,8 @@ from tests.gateway.running import RunningGateway, open_client, run_gateway, sett
 from tests.gateway.test_conversations import post
 from tests.gateway.upstream_stub import SeenRequest, Stub, answer_of, events, response, serve_stub
 
+pytestmark = pytest.mark.anyio
+
 Json = dict[str, Any]
 
 
@@ -96,13 +98,9 @@ def test_what_a_client_asks_is_passed_on_and_its_answer_recorded(tmp_path: Path,
     assert "the provider says system_changed" in run("tail", journal, "--once").out
 
 
-def test_the_gateway_itself_asks_nothing(tmp_path: Path) -> None:
-    async def run_all() -> ReportingStub:
-        async with serve_stub(ReportingStub()) as stub:
-            await converse(settings_for(stub, tmp_path / "gateway.db"), [grow(2), grow(3)])
-            return stub
-
-    stub = asyncio.run(run_all())
+async def test_the_gateway_itself_asks_nothing(tmp_path: Path) -> None:
+    async with serve_stub(ReportingStub()) as stub:
+        await converse(settings_for(stub, tmp_path / "gateway.db"), [grow(2), grow(3)])
     assert not any("diagnostics" in seen.json for seen in stub.seen)
 
 
@@ -123,19 +121,15 @@ class CachingStub(Stub):
         writer.write(response(200, content_type, json.dumps(json.loads(answer) | {"usage": usage}).encode()))
 
 
-def test_two_gateways_on_one_store_report_no_miss_that_did_not_happen(tmp_path: Path) -> None:
+async def test_two_gateways_on_one_store_report_no_miss_that_did_not_happen(tmp_path: Path) -> None:
     """What the other one sent last is not known: comparing with an older request blamed the client."""
-
-    async def main() -> list[Json]:
-        async with serve_stub(CachingStub()) as stub, open_client() as client:
-            window = {"budget": Budget(window=8_000, reserve=500)}
-            settings = settings_for(stub, tmp_path / "gateway.db", upstream=window)
-            async with run_gateway(settings) as first, run_gateway(settings) as second:
-                for steps in range(4, 24):
-                    gateway = (first, second)[steps % 2]
-                    status, _ = await post(client, gateway.url, messages_request(steps))
-                    assert status == 200
-                assert first.events("cut") + second.events("cut")
-                return first.events("miss") + second.events("miss")
-
-    assert asyncio.run(main()) == []
+    async with serve_stub(CachingStub()) as stub, open_client() as client:
+        window = {"budget": Budget(window=8_000, reserve=500)}
+        settings = settings_for(stub, tmp_path / "gateway.db", upstream=window)
+        async with run_gateway(settings) as first, run_gateway(settings) as second:
+            for steps in range(4, 24):
+                gateway = (first, second)[steps % 2]
+                status, _ = await post(client, gateway.url, messages_request(steps))
+                assert status == 200
+            assert first.events("cut") + second.events("cut")
+            assert first.events("miss") + second.events("miss") == []

@@ -46,6 +46,8 @@ from lamina.gateway.usage import AnswerFacts, UsageReader
 from tests.gateway.growing import chat_request, messages_request
 from tests.gateway.running import follow_calls
 
+pytestmark = pytest.mark.anyio
+
 Json = dict[str, Any]
 UNUSED: Any = None
 
@@ -135,15 +137,12 @@ def test_only_a_report_with_news_is_saved(usage: Usage, number: int, saves: int,
     assert conversation.state.usage == (usage if saves else Usage(input=50))
 
 
-def test_a_conversation_that_is_held_is_not_waited_for() -> None:
-    async def record() -> bool:
-        index: Any = OneLock()
-        saver: Any = Saver()
-        sent = OutgoingRequest(conversation=make_conversation(requests=1), number=1)
-        async with index.only:
-            return follow_calls(index, saver).record_if_free(sent, Usage(input=60))
-
-    assert asyncio.run(record()) is False
+async def test_a_conversation_that_is_held_is_not_waited_for() -> None:
+    index: Any = OneLock()
+    saver: Any = Saver()
+    sent = OutgoingRequest(conversation=make_conversation(requests=1), number=1)
+    async with index.only:
+        assert follow_calls(index, saver).record_if_free(sent, Usage(input=60)) is False
 
 
 def test_what_a_server_cleared_belongs_to_the_measured_request() -> None:
@@ -248,17 +247,14 @@ def test_a_cache_that_keeps_everything_gets_no_markers(
         ([b'data: {"delta":"\\"sequence_number\\": 9"}\n\n'], 0),
     ],
 )
-def test_an_event_of_our_own_goes_on_counting(pieces: list[bytes], number: int) -> None:
-    async def write() -> int:
-        async def send(_: Any) -> None:
-            pass
+async def test_an_event_of_our_own_goes_on_counting(pieces: list[bytes], number: int) -> None:
+    async def send(_: Any) -> None:
+        pass
 
-        writer = AnswerWriter(send)
-        for piece in pieces:
-            await writer.write(piece)
-        return writer.next_number
-
-    assert asyncio.run(write()) == number
+    writer = AnswerWriter(send)
+    for piece in pieces:
+        await writer.write(piece)
+    assert writer.next_number == number
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/event-stream"])

@@ -11,9 +11,8 @@ import pytest
 
 from lamina.cli import main
 from tests.gateway.growing import messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.running import proxied
 from tests.gateway.test_conversations import SMALL, post
-from tests.gateway.upstream_stub import run_stub
 
 
 def test_conversations_are_listed_shown_pruned_and_deleted(
@@ -22,11 +21,7 @@ def test_conversations_are_listed_shown_pruned_and_deleted(
     store = tmp_path / "gateway.db"
 
     async def converse() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, **SMALL)) as gateway,
-            open_client() as client,
-        ):
+        async with proxied(store, **SMALL) as (_, gateway, client):
             for steps in (0, 20):
                 await post(client, gateway.url, messages_request(steps))
             await post(client, gateway.url, messages_request(0, task="Something else."))

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from lamina import Budget
-from lamina.conversations.record import ConversationRecord, count_compactions
+from lamina.conversations.record import count_compactions
 from lamina.conversations.store import (
     FAMILIES,
     conversation_workspace,
@@ -30,8 +30,10 @@ from lamina.stores.port import Where
 from tests.cli.running import run
 from tests.gateway.client_shapes import SHAPES
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for, until
+from tests.gateway.running import open_client, proxied, read_files, run_gateway, settings_for, until
 from tests.gateway.upstream_stub import SeenRequest, Stub, run_stub
+
+pytestmark = pytest.mark.anyio
 
 SMALL: dict[str, Any] = {"upstream": {"budget": Budget(window=8_000, reserve=500)}}
 
@@ -47,18 +49,14 @@ async def post(
         return answer.status, await answer.read()
 
 
-def states(store: Path, workspace: str = "default") -> dict[str, Any]:
+async def states(store: Path, workspace: str = "default") -> dict[str, Any]:
     """The state of every conversation in a store, by its name."""
-
-    async def read() -> dict[str, Any]:
-        async with open_store(str(store)) as opened:
-            place = conversation_workspace(workspace)
-            heads = [head async for head in every_conversation(opened, place)]
-            names = [head.conversation for head in heads]
-            pages = [await opened.read(Where(place, name), last=0) for name in names]
-            return {name: decode_state(page.head.state) for name, page in zip(names, pages, strict=True)}
-
-    return asyncio.run(read())
+    async with open_store(str(store)) as opened:
+        place = conversation_workspace(workspace)
+        heads = [head async for head in every_conversation(opened, place)]
+        names = [head.conversation for head in heads]
+        pages = [await opened.read(Where(place, name), last=0) for name in names]
+        return {name: decode_state(page.head.state) for name, page in zip(names, pages, strict=True)}
 
 
 def shared_messages(before: dict[str, Any], after: dict[str, Any]) -> int:
@@ -71,22 +69,14 @@ def shared_messages(before: dict[str, Any], after: dict[str, Any]) -> int:
     return count
 
 
-def test_a_growing_conversation_is_cut_seldom_and_continues_between_cuts(tmp_path: Path) -> None:
+async def test_a_growing_conversation_is_cut_seldom_and_continues_between_cuts(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
-
-    async def main() -> list[dict[str, Any]]:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, **SMALL)) as gateway,
-            open_client() as client,
-        ):
-            for steps in range(30):
-                status, _ = await post(client, gateway.url, messages_request(steps))
-                assert status == 200
-            assert 1 <= len(gateway.events("cut")) <= 6
-            return [seen.json for seen in stub.seen]
-
-    sent = asyncio.run(main())
+    async with proxied(store, **SMALL) as (stub, gateway, client):
+        for steps in range(30):
+            status, _ = await post(client, gateway.url, messages_request(steps))
+            assert status == 200
+        assert 1 <= len(gateway.events("cut")) <= 6
+        sent = [seen.json for seen in stub.seen]
     breaks = 0
     for before, after in pairwise(sent):
         assert DIALECTS["anthropic"].wire.check(after) == []
@@ -94,45 +84,33 @@ def test_a_growing_conversation_is_cut_seldom_and_continues_between_cuts(tmp_pat
             breaks += 1
         else:
             assert after["tools"] == before["tools"]
-    [state] = states(store).values()
+    [state] = (await states(store)).values()
     assert breaks == len(state.ledger.cuts)
     assert state.requests == 30
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_conversations_of_each_client_are_told_apart(name: str, tmp_path: Path) -> None:
+async def test_conversations_of_each_client_are_told_apart(name: str, tmp_path: Path) -> None:
     """Six conversations take turns. Each is one at the end, with or without ids of its client."""
     shape = SHAPES[name]
     store = tmp_path / "gateway.db"
-
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store)) as gateway,
-            open_client() as client,
-        ):
-            for steps in range(5):
-                for conversation in range(6):
-                    request = shape(conversation, steps)
-                    async with client.post(
-                        gateway.url + request.path, data=request.body, headers=request.headers
-                    ) as answer:
-                        assert answer.status == 200
-                        await answer.read()
-
-    asyncio.run(main())
-    assert [state.requests for state in states(store).values()] == [5] * 6
+    async with proxied(store) as (_, gateway, client):
+        for steps in range(5):
+            for conversation in range(6):
+                request = shape(conversation, steps)
+                async with client.post(
+                    gateway.url + request.path, data=request.body, headers=request.headers
+                ) as answer:
+                    assert answer.status == 200
+                    await answer.read()
+    assert [state.requests for state in (await states(store)).values()] == [5] * 6
 
 
 def test_a_conversation_that_was_killed_before_it_was_saved_keeps_its_name(tmp_path: Path) -> None:
     """What no request depends on is saved a moment later. The gateway after a kill finds an empty store."""
 
     async def converse_from(first: int, store: Path, **fields: Any) -> set[str]:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store)) as gateway,
-            open_client() as client,
-        ):
+        async with proxied(store) as (_, gateway, client):
             for steps in range(first, first + 2):
                 status, _ = await post(client, gateway.url, messages_request(steps, **fields))
                 assert status == 200
@@ -145,28 +123,18 @@ def test_a_conversation_that_was_killed_before_it_was_saved_keeps_its_name(tmp_p
     assert title.isdisjoint(before)
 
 
-def test_ids_keep_apart_what_begins_alike_and_sub_agents_have_a_parent(tmp_path: Path) -> None:
+async def test_ids_keep_apart_what_begins_alike_and_sub_agents_have_a_parent(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
     session = {"x-claude-code-session-id": "s1"}
-
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store)) as gateway,
-            open_client() as client,
-        ):
-            for steps in range(3):
-                await post(client, gateway.url, messages_request(steps), headers=session)
-                agent = session | {"x-claude-code-agent-id": "a1"}
-                await post(client, gateway.url, messages_request(steps, task="Sub."), headers=agent)
-                await post(
-                    client, gateway.url, messages_request(steps), headers={"x-lamina-conversation": "n"}
-                )
-            title = messages_request(0, system="Write a title.")
-            await post(client, gateway.url, title, headers=session)
-
-    asyncio.run(main())
-    found = sorted((state.group, state.parent, state.requests) for state in states(store).values())
+    async with proxied(store) as (_, gateway, client):
+        for steps in range(3):
+            await post(client, gateway.url, messages_request(steps), headers=session)
+            agent = session | {"x-claude-code-agent-id": "a1"}
+            await post(client, gateway.url, messages_request(steps, task="Sub."), headers=agent)
+            await post(client, gateway.url, messages_request(steps), headers={"x-lamina-conversation": "n"})
+        title = messages_request(0, system="Write a title.")
+        await post(client, gateway.url, title, headers=session)
+    found = sorted((state.group, state.parent, state.requests) for state in (await states(store)).values())
     assert found == [
         ("claude-code:s1", "", 1),
         ("claude-code:s1", "", 3),
@@ -175,23 +143,15 @@ def test_ids_keep_apart_what_begins_alike_and_sub_agents_have_a_parent(tmp_path:
     ]
 
 
-def test_a_moved_marker_and_a_string_for_a_block_are_the_same_message(tmp_path: Path) -> None:
+async def test_a_moved_marker_and_a_string_for_a_block_are_the_same_message(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
     block = {"type": "text", "text": "Do it.", "cache_control": {"type": "ephemeral"}}
-
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store)) as gateway,
-            open_client() as client,
-        ):
-            marked = messages_request(0)
-            marked["messages"][0]["content"] = [block]
-            await post(client, gateway.url, marked)
-            await post(client, gateway.url, messages_request(1))
-
-    asyncio.run(main())
-    [state] = states(store).values()
+    async with proxied(store) as (_, gateway, client):
+        marked = messages_request(0)
+        marked["messages"][0]["content"] = [block]
+        await post(client, gateway.url, marked)
+        await post(client, gateway.url, messages_request(1))
+    [state] = (await states(store)).values()
     assert state.requests == 2
 
 
@@ -199,11 +159,7 @@ def test_an_edited_history_is_a_fork_with_the_common_ledger(tmp_path: Path) -> N
     store = tmp_path / "gateway.db"
 
     async def main() -> list[dict[str, Any]]:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, **SMALL)) as gateway,
-            open_client() as client,
-        ):
+        async with proxied(store, **SMALL) as (stub, gateway, client):
             for steps in range(20):
                 await post(client, gateway.url, messages_request(steps))
             edited = messages_request(19)
@@ -216,8 +172,9 @@ def test_an_edited_history_is_a_fork_with_the_common_ledger(tmp_path: Path) -> N
     *_, last, fork = asyncio.run(main())
     assert shared_messages(last, fork) >= len(last["messages"]) - 4
     assert DIALECTS["anthropic"].wire.check(fork) == []
-    main_line, branch = sorted(states(store).values(), key=lambda state: -state.requests)
-    assert branch.parent in states(store)
+    kept_states = asyncio.run(states(store))
+    main_line, branch = sorted(kept_states.values(), key=lambda state: -state.requests)
+    assert branch.parent in kept_states
     assert (main_line.requests, branch.requests) == (20, 1)
     assert len(branch.ledger.lines) + len(branch.ledger.folds) > 0
     assert branch.inherited_cuts == count_compactions(branch.ledger) > 0
@@ -225,25 +182,17 @@ def test_an_edited_history_is_a_fork_with_the_common_ledger(tmp_path: Path) -> N
     assert {talk["requests"]: talk["cuts"] > 0 for talk in listed} == {20: True, 1: False}
 
 
-def test_a_retry_sends_the_same_bytes_and_parallel_requests_agree(tmp_path: Path) -> None:
+async def test_a_retry_sends_the_same_bytes_and_parallel_requests_agree(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
-
-    async def main() -> list[bytes]:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, **SMALL)) as gateway,
-            open_client() as client,
-        ):
-            for steps in range(12):
-                await post(client, gateway.url, messages_request(steps))
-            before = len(stub.seen)
-            await asyncio.gather(*(post(client, gateway.url, messages_request(13)) for _ in range(8)))
-            return [seen.body for seen in stub.seen[before:]]
-
-    bodies = asyncio.run(main())
+    async with proxied(store, **SMALL) as (stub, gateway, client):
+        for steps in range(12):
+            await post(client, gateway.url, messages_request(steps))
+        before = len(stub.seen)
+        await asyncio.gather(*(post(client, gateway.url, messages_request(13)) for _ in range(8)))
+        bodies = [seen.body for seen in stub.seen[before:]]
     assert len(bodies) == 8
     assert len(set(bodies)) == 1
-    assert len(states(store)) == 1
+    assert len(await states(store)) == 1
 
 
 async def converse(stub: Stub, stores: list[Any], *, restart: bool, steps: int = 24) -> list[bytes]:
@@ -261,204 +210,141 @@ async def converse(stub: Stub, stores: list[Any], *, restart: bool, steps: int =
     return [seen.body for seen in stub.seen]
 
 
-def test_a_restart_before_every_request_changes_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with run_stub() as stub:
-            twin = await converse(stub, [tmp_path / "twin.db"], restart=False)
-        async with run_stub() as stub:
-            restarted = await converse(stub, [tmp_path / "restarted.db"], restart=True)
-        assert restarted == twin
-
-    asyncio.run(main())
+async def test_a_restart_before_every_request_changes_nothing(tmp_path: Path) -> None:
+    async with run_stub() as stub:
+        twin = await converse(stub, [tmp_path / "twin.db"], restart=False)
+    async with run_stub() as stub:
+        restarted = await converse(stub, [tmp_path / "restarted.db"], restart=True)
+    assert restarted == twin
 
 
-def test_two_gateways_over_one_store_take_turns(tmp_path: Path) -> None:
+async def test_two_gateways_over_one_store_take_turns(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
-
-    async def main() -> None:
-        async with run_stub() as stub:
-            twin = await converse(stub, [tmp_path / "twin.db"], restart=False)
-        settings = {**SMALL, "workers": 2}
-        async with run_stub() as stub, open_client() as client:
-            async with (
-                run_gateway(settings_for(stub, store, **settings)) as first,
-                run_gateway(settings_for(stub, store, **settings)) as second,
-            ):
-                for step in range(24):
-                    gateway = (first, second)[step % 2]
-                    await post(client, gateway.url, messages_request(step))
-            assert [seen.body for seen in stub.seen] == twin
-
-    asyncio.run(main())
+    async with run_stub() as stub:
+        twin = await converse(stub, [tmp_path / "twin.db"], restart=False)
+    settings = {**SMALL, "workers": 2}
+    async with run_stub() as stub, open_client() as client:
+        async with (
+            run_gateway(settings_for(stub, store, **settings)) as first,
+            run_gateway(settings_for(stub, store, **settings)) as second,
+        ):
+            for step in range(24):
+                gateway = (first, second)[step % 2]
+                await post(client, gateway.url, messages_request(step))
+        assert [seen.body for seen in stub.seen] == twin
 
 
-def test_a_conversation_that_was_never_cut_is_stored_once_by_two_gateways(tmp_path: Path) -> None:
+async def test_a_conversation_that_was_never_cut_is_stored_once_by_two_gateways(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
     steps = 6
-
-    async def main() -> list[int]:
-        async with run_stub() as stub, open_client() as client:
-            settings = settings_for(stub, store, workers=2, keep="all")
-            async with run_gateway(settings) as first, run_gateway(settings) as second:
-                for step in range(steps):
-                    gateway = (first, second)[step % 2]
-                    await post(client, gateway.url, messages_request(step, size=20))
-        async with open_store(str(store)) as opened:
-            names = [kept.name async for kept in list_conversations(opened, "default")]
-            return [len((await read_record(opened, "default", name)).calls) for name in names]
-
-    assert asyncio.run(main()) == [steps]
+    async with run_stub() as stub, open_client() as client:
+        settings = settings_for(stub, store, workers=2, keep="all")
+        async with run_gateway(settings) as first, run_gateway(settings) as second:
+            for step in range(steps):
+                gateway = (first, second)[step % 2]
+                await post(client, gateway.url, messages_request(step, size=20))
+    async with open_store(str(store)) as opened:
+        names = [kept.name async for kept in list_conversations(opened, "default")]
+        assert [len((await read_record(opened, "default", name)).calls) for name in names] == [steps]
 
 
-def test_chat_completions_are_cut_and_continued_too(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, tmp_path / "gateway.db", **SMALL)) as gateway,
-            open_client() as client,
-        ):
-            for steps in range(24):
-                status, _ = await post(client, gateway.url, chat_request(steps), "/v1/chat/completions")
-                assert status == 200
-            assert gateway.events("cut")
-            for seen in stub.seen:
-                assert DIALECTS["openai_chat"].wire.check(seen.json) == []
-
-    asyncio.run(main())
-
-
-def test_off_passes_one_request_untouched(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, tmp_path / "gateway.db", **SMALL)) as gateway,
-            open_client() as client,
-        ):
-            request = messages_request(30)
-            status, _ = await post(client, gateway.url, request, headers={"x-lamina": "off"})
+async def test_chat_completions_are_cut_and_continued_too(tmp_path: Path) -> None:
+    async with proxied(tmp_path / "gateway.db", **SMALL) as (stub, gateway, client):
+        for steps in range(24):
+            status, _ = await post(client, gateway.url, chat_request(steps), "/v1/chat/completions")
             assert status == 200
-            assert stub.seen[-1].body == dump(request)
-            assert "x-lamina" not in stub.seen[-1].header_map
-            await post(client, gateway.url, request)
-            assert stub.seen[-1].body != dump(request)
+        assert gateway.events("cut")
+        for seen in stub.seen:
+            assert DIALECTS["openai_chat"].wire.check(seen.json) == []
 
-    asyncio.run(main())
+
+async def test_off_passes_one_request_untouched(tmp_path: Path) -> None:
+    async with proxied(tmp_path / "gateway.db", **SMALL) as (stub, gateway, client):
+        request = messages_request(30)
+        status, _ = await post(client, gateway.url, request, headers={"x-lamina": "off"})
+        assert status == 200
+        assert stub.seen[-1].body == dump(request)
+        assert "x-lamina" not in stub.seen[-1].header_map
+        await post(client, gateway.url, request)
+        assert stub.seen[-1].body != dump(request)
 
 
 @pytest.mark.parametrize("keep", ["all", "lowered"])
-def test_what_is_kept_is_a_setting(keep: str, tmp_path: Path) -> None:
+async def test_what_is_kept_is_a_setting(keep: str, tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
-
-    async def main() -> ConversationRecord:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, keep=keep, **SMALL)) as gateway,
-            open_client() as client,
-        ):
-            for steps in range(0, 21, 4):
-                await post(client, gateway.url, messages_request(steps))
-        async with open_store(str(store)) as opened:
-            [name] = [kept.name async for kept in list_conversations(opened, "default")]
-            return await read_record(opened, "default", name)
-
-    record = asyncio.run(main())
+    async with proxied(store, keep=keep, **SMALL) as (_, gateway, client):
+        for steps in range(0, 21, 4):
+            await post(client, gateway.url, messages_request(steps))
+    async with open_store(str(store)) as opened:
+        [name] = [kept.name async for kept in list_conversations(opened, "default")]
+        record = await read_record(opened, "default", name)
     assert len(record.calls) == 6
     assert all((record.sent_body(call) is not None) == (keep == "all") for call in record.calls)
     assert bool(record.segments) == (keep == "lowered")
-    content = store.read_bytes() + b"".join(path.read_bytes() for path in tmp_path.glob("gateway.db-*"))
-    assert (b"function_1(argument)" in content) is True
+    content = read_files(tmp_path)
+    assert b"function_1(argument)" in content
     assert FAMILIES.encode() in content
 
 
-def test_nothing_is_on_disk_if_nothing_may_be_kept(tmp_path: Path) -> None:
-    async def main() -> list[dict[str, Any]]:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, "", keep="nothing", **SMALL)) as gateway,
-            open_client() as client,
-        ):
-            for steps in range(0, 21, 4):
-                await post(client, gateway.url, messages_request(steps))
-            assert gateway.events("cut")
-            return [seen.json for seen in stub.seen]
-
-    asyncio.run(main())
-    assert list(tmp_path.iterdir()) == []
+async def test_nothing_is_on_disk_if_nothing_may_be_kept(tmp_path: Path) -> None:
+    async with proxied(tmp_path / "gateway.db", keep="nothing", **SMALL) as (_, gateway, client):
+        for steps in range(0, 21, 4):
+            await post(client, gateway.url, messages_request(steps))
+        assert gateway.events("cut")
+    assert read_files(tmp_path) == b""
 
 
-def test_a_sealed_store_shows_no_content(tmp_path: Path) -> None:
+async def test_a_sealed_store_shows_no_content(tmp_path: Path) -> None:
     from lamina.stores.sealed import init_file  # noqa: PLC0415 - an extra
 
     init_file(tmp_path / "app.key")
     store = tmp_path / "gateway.db"
     settings: dict[str, Any] = {"key_file": str(tmp_path / "app.key"), "keep": "all", **SMALL}
-
-    async def main() -> None:
-        async with run_stub() as stub, open_client() as client:
-            for steps in (4, 12, 20):
-                async with run_gateway(settings_for(stub, store, **settings)) as gateway:
-                    status, _ = await post(client, gateway.url, messages_request(steps))
-                    assert status == 200
-            sent = stub.seen[-1].json
-            assert len(json.dumps(sent)) < len(dump(messages_request(20)))
-
-    asyncio.run(main())
-    for path in tmp_path.glob("gateway.db*"):
-        content = path.read_bytes()
-        assert b"function_" not in content
-        assert b"claude-sonnet" not in content
+    async with run_stub() as stub, open_client() as client:
+        for steps in (4, 12, 20):
+            async with run_gateway(settings_for(stub, store, **settings)) as gateway:
+                status, _ = await post(client, gateway.url, messages_request(steps))
+                assert status == 200
+        sent = stub.seen[-1].json
+        assert len(json.dumps(sent)) < len(dump(messages_request(20)))
+    content = read_files(tmp_path)
+    assert content
+    assert b"function_" not in content
+    assert b"claude-sonnet" not in content
 
 
-def test_the_window_that_an_upstream_reports_is_kept(tmp_path: Path) -> None:
+async def test_the_window_that_an_upstream_reports_is_kept(tmp_path: Path) -> None:
     """The model's window is not known; the upstream refuses, and the next requests fit at once."""
     store = tmp_path / "gateway.db"
-
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store)) as gateway,
-            open_client() as client,
-        ):
-            stub.window = 20_000  # bytes, in this stub
-            statuses = [
-                (await post(client, gateway.url, messages_request(steps)))[0] for steps in range(6, 18)
-            ]
-            assert statuses == [200] * 12
-            refused = len(stub.seen) - 12
-            assert 1 <= refused <= 3
-
-    asyncio.run(main())
+    async with proxied(store) as (stub, gateway, client):
+        stub.window = 20_000  # bytes, in this stub
+        statuses = [(await post(client, gateway.url, messages_request(steps)))[0] for steps in range(6, 18)]
+        assert statuses == [200] * 12
+        refused = len(stub.seen) - 12
+        assert 1 <= refused <= 3
     with suppress(StopIteration):
-        state = next(iter(states(store).values()))
+        state = next(iter((await states(store)).values()))
         assert state.windows
 
 
-def test_a_request_that_continues_what_only_the_server_has_passes_as_it_came(tmp_path: Path) -> None:
+async def test_a_request_that_continues_what_only_the_server_has_passes_as_it_came(tmp_path: Path) -> None:
     """Its items alone are a result without a call, and more than the window holds."""
     item = {"type": "function_call_output", "call_id": "c1", "output": "word " * 20_000}
     requests: list[dict[str, Any]] = [
         {"model": "gpt-5", "input": [item], "previous_response_id": "resp_1"},
         {"model": "gpt-5", "input": [item], "conversation": {"id": "conv_1"}},
     ]
-
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, tmp_path / "gateway.db", **SMALL)) as gateway,
-            open_client() as client,
-        ):
-            for request in requests:
-                await post(client, gateway.url, request, "/v1/responses")
-            assert [seen.body for seen in stub.seen] == [dump(request) for request in requests]
-            reasons = [event["reason"] for event in gateway.events("passed")]
-            assert reasons == ["previous_response_id", "conversation"]
-            assert {event["conversation"] for event in gateway.events("answered")} == {""}
-
-    asyncio.run(main())
+    async with proxied(tmp_path / "gateway.db", **SMALL) as (stub, gateway, client):
+        for request in requests:
+            await post(client, gateway.url, request, "/v1/responses")
+        assert [seen.body for seen in stub.seen] == [dump(request) for request in requests]
+        reasons = [event["reason"] for event in gateway.events("passed")]
+        assert reasons == ["previous_response_id", "conversation"]
+        assert {event["conversation"] for event in gateway.events("answered")} == {""}
 
 
 @pytest.mark.parametrize(("reported", "is_counted"), [(38_000, False), (1_000, True)])
-def test_a_request_is_not_counted_if_its_upstream_reported_far_less_than_the_trigger(
+async def test_a_request_is_not_counted_if_its_upstream_reported_far_less_than_the_trigger(
     reported: int,
     is_counted: bool,  # noqa: FBT001 - a parameter of the test
     monkeypatch: pytest.MonkeyPatch,
@@ -478,27 +364,17 @@ def test_a_request_is_not_counted_if_its_upstream_reported_far_less_than_the_tri
     monkeypatch.setattr(fit_call, "fit_after_passed", note_and_fit)
     first: list[dict[str, Any]] = [{"role": "user", "content": "some words " * 13_600}]
     second = [*first, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "words " * 7_500}]
-
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(
-                settings_for(stub, upstream={"budget": Budget(window=190_000, reserve=1_000)})
-            ) as gateway,
-            open_client() as client,
-        ):
-            stub.play(report, report)
-            path = "/v1/chat/completions"
-            assert (await post(client, gateway.url, {"model": "gpt-5", "messages": first}, path))[0] == 200
-            assert await until(lambda: bool(gateway.events("answered")), 30)  # read after the answer
-            assert (await post(client, gateway.url, {"model": "gpt-5", "messages": second}, path))[0] == 200
-            assert [len(seen.json["messages"]) for seen in stub.seen] == [1, 3]
-
-    asyncio.run(main())
+    async with proxied(upstream={"budget": Budget(window=190_000, reserve=1_000)}) as (stub, gateway, client):
+        stub.play(report, report)
+        path = "/v1/chat/completions"
+        assert (await post(client, gateway.url, {"model": "gpt-5", "messages": first}, path))[0] == 200
+        assert await until(lambda: bool(gateway.events("answered")), 30)  # read after the answer
+        assert (await post(client, gateway.url, {"model": "gpt-5", "messages": second}, path))[0] == 200
+        assert [len(seen.json["messages"]) for seen in stub.seen] == [1, 3]
     assert (3 in counted_lengths) is is_counted
 
 
-def test_a_result_that_was_sent_in_full_is_not_shortened_as_if_it_were_new() -> None:
+async def test_a_result_that_was_sent_in_full_is_not_shortened_as_if_it_were_new() -> None:
     """The large result fits beside the first prompt. Its share is smaller once there is a history.
 
     Neither request is cut, so the second has all messages of the first. By its bytes it may be too long.
@@ -510,18 +386,8 @@ def test_a_result_that_was_sent_in_full_is_not_shortened_as_if_it_were_new() -> 
         request["messages"][0] = system
         request["messages"][3]["content"] = "word " * 5_000
         requests.append(request)
-
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(
-                settings_for(stub, upstream={"budget": Budget(window=10_000, reserve=500)})
-            ) as gateway,
-            open_client() as client,
-        ):
-            for request in requests:
-                await post(client, gateway.url, request, "/v1/chat/completions")
-            assert gateway.events("cut") == []
-            assert [seen.json for seen in stub.seen] == requests
-
-    asyncio.run(main())
+    async with proxied(upstream={"budget": Budget(window=10_000, reserve=500)}) as (stub, gateway, client):
+        for request in requests:
+            await post(client, gateway.url, request, "/v1/chat/completions")
+        assert gateway.events("cut") == []
+        assert [seen.json for seen in stub.seen] == requests

@@ -18,37 +18,36 @@ from lamina.gateway.usage import UsageReader
 from tests.cli.running import run
 from tests.gateway.client_shapes import SHAPES
 from tests.gateway.growing import chat_request, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for, until
+from tests.gateway.running import open_client, proxied, run_gateway, settings_for, until
 from tests.gateway.test_conversations import post
 from tests.gateway.upstream_stub import SeenRequest, answer_of, run_stub
+
+pytestmark = pytest.mark.anyio
 
 COUNT = "/v1/messages/count_tokens"
 
 
-def test_counts_are_answered_here_only_where_the_counter_is_exact() -> None:
-    async def main() -> None:
-        async with run_stub() as stub, open_client() as client:
-            async with run_gateway(settings_for(stub)) as gateway:
-                request = messages_request(1, model="a-model-of-nobody")
-                status, body = await post(client, gateway.url, request, COUNT)
-                assert (status, json.loads(body)) == (200, {"input_tokens": 1234})
-                assert stub.seen[-1].json == request
-            counter = Counter(name="letters", count=lambda text: len(text) // 4, exact=True)
-            async with run_gateway(settings_for(stub, upstream={"counter": counter})) as gateway:
-                before = len(stub.seen)
-                sizes: list[int] = []
-                for steps in (0, 1, 40):
-                    status, body = await post(client, gateway.url, messages_request(steps), COUNT)
-                    sizes.append(json.loads(body)["input_tokens"])
-                path = "/v1beta/models/gemini-3-pro:countTokens"
-                contents = {"contents": [{"role": "user", "parts": [{"text": "one two three"}]}]}
-                status, body = await post(client, gateway.url, contents, path)
-                assert 3 <= json.loads(body)["totalTokens"] <= 30
-                assert len(stub.seen) == before
-                assert 20 < sizes[0] < sizes[1] < sizes[2]
-                assert sizes[2] > 20_000  # counted as it is, whatever the window
-
-    asyncio.run(main())
+async def test_counts_are_answered_here_only_where_the_counter_is_exact() -> None:
+    async with run_stub() as stub, open_client() as client:
+        async with run_gateway(settings_for(stub)) as gateway:
+            request = messages_request(1, model="a-model-of-nobody")
+            status, body = await post(client, gateway.url, request, COUNT)
+            assert (status, json.loads(body)) == (200, {"input_tokens": 1234})
+            assert stub.seen[-1].json == request
+        counter = Counter(name="letters", count=lambda text: len(text) // 4, exact=True)
+        async with run_gateway(settings_for(stub, upstream={"counter": counter})) as gateway:
+            before = len(stub.seen)
+            sizes: list[int] = []
+            for steps in (0, 1, 40):
+                status, body = await post(client, gateway.url, messages_request(steps), COUNT)
+                sizes.append(json.loads(body)["input_tokens"])
+            path = "/v1beta/models/gemini-3-pro:countTokens"
+            contents = {"contents": [{"role": "user", "parts": [{"text": "one two three"}]}]}
+            status, body = await post(client, gateway.url, contents, path)
+            assert 3 <= json.loads(body)["totalTokens"] <= 30
+            assert len(stub.seen) == before
+            assert 20 < sizes[0] < sizes[1] < sizes[2]
+            assert sizes[2] > 20_000  # counted as it is, whatever the window
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ def test_counts_are_answered_here_only_where_the_counter_is_exact() -> None:
     [(COUNT, 1, True), ("/v1/messages", 14, True), ("/v1/messages", 1, False)],
     ids=["count", "cut", "short"],
 )
-def test_a_tokenizer_is_loaded_in_a_thread_and_only_if_something_is_counted(
+async def test_a_tokenizer_is_loaded_in_a_thread_and_only_if_something_is_counted(
     path: str, steps: int, monkeypatch: pytest.MonkeyPatch, *, finds_one: bool
 ) -> None:
     threads: list[threading.Thread] = []
@@ -67,17 +66,9 @@ def test_a_tokenizer_is_loaded_in_a_thread_and_only_if_something_is_counted(
         return find_counter(policy, model)
 
     monkeypatch.setattr(Policy, "find_counter", note_thread)
-
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, upstream={"budget": 8_000})) as gateway,
-            open_client() as client,
-        ):
-            status, _ = await post(client, gateway.url, messages_request(steps), path)
-            assert status == 200
-
-    asyncio.run(main())
+    async with proxied(upstream={"budget": 8_000}) as (_, gateway, client):
+        status, _ = await post(client, gateway.url, messages_request(steps), path)
+        assert status == 200
     assert bool(threads) is finds_one
     assert threading.main_thread() not in threads[:1]  # after the first time it is there
 
@@ -121,30 +112,24 @@ def report_usage(cached: int) -> Any:
     return answer
 
 
-def test_a_miss_is_diagnosed_and_logged() -> None:
+async def test_a_miss_is_diagnosed_and_logged() -> None:
     """The third request has another system text, and the upstream reports that nothing was cached."""
-
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            stub.play(report_usage(0), report_usage(5900), report_usage(0))
-            marker = {"type": "ephemeral"}
-            for steps, text in ((8, "Be brief."), (9, "Be brief."), (10, "Be thorough.")):
-                system = [{"type": "text", "text": text, "cache_control": marker}]
-                request = messages_request(steps, system=system)
-                request["messages"][-1]["content"][0]["cache_control"] = marker
-                await post(client, gateway.url, request)
-            assert await until(lambda: len(gateway.events("answered")) == 3)
-            answered = [(line["predicted"], line["cached"]) for line in gateway.events("answered")]
-            assert answered == [(0, 0), (6000, 5900), (6000, 0)]
-            assert await until(lambda: bool(gateway.events("miss")))
-            [miss] = gateway.events("miss")
-            assert miss["cause"] == "system changed"
-            async with client.get(f"{gateway.url}/metrics") as metrics:
-                assert (
-                    'lamina_misses_total{cause="system changed",upstream="claude"} 1' in await metrics.text()
-                )
-
-    asyncio.run(main())
+    async with proxied() as (stub, gateway, client):
+        stub.play(report_usage(0), report_usage(5900), report_usage(0))
+        marker = {"type": "ephemeral"}
+        for steps, text in ((8, "Be brief."), (9, "Be brief."), (10, "Be thorough.")):
+            system = [{"type": "text", "text": text, "cache_control": marker}]
+            request = messages_request(steps, system=system)
+            request["messages"][-1]["content"][0]["cache_control"] = marker
+            await post(client, gateway.url, request)
+        assert await until(lambda: len(gateway.events("answered")) == 3)
+        answered = [(line["predicted"], line["cached"]) for line in gateway.events("answered")]
+        assert answered == [(0, 0), (6000, 5900), (6000, 0)]
+        assert await until(lambda: bool(gateway.events("miss")))
+        [miss] = gateway.events("miss")
+        assert miss["cause"] == "system changed"
+        async with client.get(f"{gateway.url}/metrics") as metrics:
+            assert 'lamina_misses_total{cause="system changed",upstream="claude"} 1' in await metrics.text()
 
 
 def test_a_system_text_that_the_client_changes_is_a_miss_and_not_a_cut(tmp_path: Path) -> None:
@@ -154,11 +139,7 @@ def test_a_system_text_that_the_client_changes_is_a_miss_and_not_a_cut(tmp_path:
 
     async def main() -> None:
         account = GatewayAccount()
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, keep="all", upstream={"breakpoints": "auto"})) as gateway,
-            open_client() as client,
-        ):
+        async with proxied(store, keep="all", upstream={"breakpoints": "auto"}) as (stub, gateway, client):
             stub.play(*(report_usage(0) for _ in range(5)))
             for steps in range(8, 13):
                 system = f"Be brief. It is 10:{steps:02}:00."  # no marker: lamina places its own
@@ -223,58 +204,48 @@ def test_each_profile_leaves_out_its_list_and_nothing_else() -> None:
         assert "anthropic-beta" not in seen.header_map
 
 
-def test_upstreams_are_chosen_by_prefix_then_by_model_then_by_api() -> None:
-    async def main() -> None:
-        async with run_stub() as first, run_stub() as second, run_stub() as third, open_client() as client:
-            upstreams = {
-                "local": UpstreamSettings(
-                    url=f"{first.url}/base",
-                    profile="llama.cpp",
-                    models=("qwen*", "tiny"),
-                    policy=Policy(budget=32_000),
-                ),
-                "openai": UpstreamSettings(url=second.url, profile="openai"),
-                "claude": UpstreamSettings(url=third.url, profile="anthropic", prefix="/claude"),
-            }
-            settings = GatewaySettings(port=0, policy=Policy(keep="nothing"), upstreams=upstreams)
-            async with run_gateway(settings) as gateway:
-                for model in ("qwen3-coder", "gpt-5"):
-                    await post(client, gateway.url, chat_request(0, model=model), "/v1/chat/completions")
-                await post(client, gateway.url, messages_request(0), "/claude/v1/messages?beta=true")
-                async with client.get(f"{gateway.url}/claude") as answer:
-                    assert answer.status == 200
-                status, body = await post(client, gateway.url, {"model": "m", "messages": []}, "/api/chat")
-                assert status == 404
-                assert "no upstream" in json.loads(body)["error"]
-            assert [seen.path for seen in first.seen] == ["/base/v1/chat/completions"]
-            assert [seen.path for seen in second.seen] == ["/v1/chat/completions"]
-            assert [seen.path for seen in third.seen] == ["/v1/messages?beta=true", "/"]
-
-    asyncio.run(main())
+async def test_upstreams_are_chosen_by_prefix_then_by_model_then_by_api() -> None:
+    async with run_stub() as first, run_stub() as second, run_stub() as third, open_client() as client:
+        upstreams = {
+            "local": UpstreamSettings(
+                url=f"{first.url}/base",
+                profile="llama.cpp",
+                models=("qwen*", "tiny"),
+                policy=Policy(budget=32_000),
+            ),
+            "openai": UpstreamSettings(url=second.url, profile="openai"),
+            "claude": UpstreamSettings(url=third.url, profile="anthropic", prefix="/claude"),
+        }
+        settings = GatewaySettings(port=0, policy=Policy(keep="nothing"), upstreams=upstreams)
+        async with run_gateway(settings) as gateway:
+            for model in ("qwen3-coder", "gpt-5"):
+                await post(client, gateway.url, chat_request(0, model=model), "/v1/chat/completions")
+            await post(client, gateway.url, messages_request(0), "/claude/v1/messages?beta=true")
+            async with client.get(f"{gateway.url}/claude") as answer:
+                assert answer.status == 200
+            status, body = await post(client, gateway.url, {"model": "m", "messages": []}, "/api/chat")
+            assert status == 404
+            assert "no upstream" in json.loads(body)["error"]
+        assert [seen.path for seen in first.seen] == ["/base/v1/chat/completions"]
+        assert [seen.path for seen in second.seen] == ["/v1/chat/completions"]
+        assert [seen.path for seen in third.seen] == ["/v1/messages?beta=true", "/"]
 
 
-def test_markers_are_planned_only_where_the_settings_ask_for_it() -> None:
-    async def main() -> None:
-        async with run_stub() as stub, open_client() as client:
-            request = messages_request(6, system="You are thorough. " * 400)
-            for breakpoints in ("keep", "plan"):
-                async with run_gateway(settings_for(stub, upstream={"breakpoints": breakpoints})) as gateway:
-                    await post(client, gateway.url, request)
-            unmarked, marked = (seen.body.count(b"cache_control") for seen in stub.seen)
-            assert unmarked == 0
-            assert 1 <= marked <= 4
-
-    asyncio.run(main())
+async def test_markers_are_planned_only_where_the_settings_ask_for_it() -> None:
+    async with run_stub() as stub, open_client() as client:
+        request = messages_request(6, system="You are thorough. " * 400)
+        for breakpoints in ("keep", "plan"):
+            async with run_gateway(settings_for(stub, upstream={"breakpoints": breakpoints})) as gateway:
+                await post(client, gateway.url, request)
+        unmarked, marked = (seen.body.count(b"cache_control") for seen in stub.seen)
+        assert unmarked == 0
+        assert 1 <= marked <= 4
 
 
-def test_claude_codes_large_reserve_does_not_eat_the_window() -> None:
+async def test_claude_codes_large_reserve_does_not_eat_the_window() -> None:
     """128,000 tokens of output in a window of 200,000: half of it is the request's, and 60,000 bytes pass."""
-
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            request = messages_request(25, max_tokens=128_000)
-            status, _ = await post(client, gateway.url, request)
-            assert status == 200
-            assert stub.seen[0].json == request
-
-    asyncio.run(main())
+    async with proxied() as (stub, gateway, client):
+        request = messages_request(25, max_tokens=128_000)
+        status, _ = await post(client, gateway.url, request)
+        assert status == 200
+        assert stub.seen[0].json == request

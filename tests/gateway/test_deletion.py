@@ -25,6 +25,8 @@ from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_record import ALL, post
 from tests.gateway.upstream_stub import SeenRequest, response, run_stub
 
+pytestmark = pytest.mark.anyio
+
 PROMPT = "pw-prompt-33d1"
 RESULT = "pw-result-77f0"
 ANSWER = "pw-answer-9e2c"
@@ -71,41 +73,37 @@ def find_secrets(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("keep", ["all", "lowered"])
 @pytest.mark.parametrize("way", ["conversation", "message"])
-def test_a_secret_is_deleted_while_the_gateway_runs(tmp_path: Path, way: str, keep: str) -> None:
+async def test_a_secret_is_deleted_while_the_gateway_runs(tmp_path: Path, way: str, keep: str) -> None:
     store = tmp_path / "gateway.db"
-
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, **ALL | {"keep": keep})) as gateway,
-            open_client() as client,
-            open_store(str(store)) as opened,
-        ):
-            for steps in (0, 2, 14, 18):
-                stub.play(answer_with_secret)
-                await post(client, gateway.url, make_request(steps))
-            [name] = await list_names(opened, "")
-            await wait_until_saved(opened, name)
-            assert find_secrets(tmp_path)
-            if way == "conversation":
-                await delete_conversation(opened, "", name)
-            else:
-                stored = {entry.partition(": ")[2] for entry in find_secrets(tmp_path)}
-                assert stored == {*SECRETS} or (keep == "lowered" and RESULT in stored)
-                for secret in stored:
-                    await delete_message(opened, "", name, text=secret)
-            assert find_secrets(tmp_path) == []
-            status, _ = await post(client, gateway.url, messages_request(18, task="Log in."))
-            assert status == 200
-            assert find_secrets(tmp_path) == []
-            for other in await list_names(opened, ""):
-                record = await read_record(opened, "default", other)
-                for call in record.calls:
-                    body = record.came_body(call)
-                    if body:
-                        assert json.loads(body)["messages"]
-
-    asyncio.run(main())
+    async with (
+        run_stub() as stub,
+        run_gateway(settings_for(stub, store, **ALL | {"keep": keep})) as gateway,
+        open_client() as client,
+        open_store(str(store)) as opened,
+    ):
+        for steps in (0, 2, 14, 18):
+            stub.play(answer_with_secret)
+            await post(client, gateway.url, make_request(steps))
+        [name] = await list_names(opened, "")
+        await wait_until_saved(opened, name)
+        assert find_secrets(tmp_path)
+        if way == "conversation":
+            await delete_conversation(opened, "", name)
+        else:
+            stored = {entry.partition(": ")[2] for entry in find_secrets(tmp_path)}
+            assert stored == {*SECRETS} or (keep == "lowered" and RESULT in stored)
+            for secret in stored:
+                await delete_message(opened, "", name, text=secret)
+        assert find_secrets(tmp_path) == []
+        status, _ = await post(client, gateway.url, messages_request(18, task="Log in."))
+        assert status == 200
+        assert find_secrets(tmp_path) == []
+        for other in await list_names(opened, ""):
+            record = await read_record(opened, "default", other)
+            for call in record.calls:
+                body = record.came_body(call)
+                if body:
+                    assert json.loads(body)["messages"]
 
 
 def make_turn(number: int) -> list[dict[str, Any]]:

@@ -37,6 +37,8 @@ from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.upstreams import Upstream, Upstreams, request_headers
 from lamina.stores.port import StoredHead
 
+pytestmark = pytest.mark.anyio
+
 Json = dict[str, Any]
 SERVER = UpstreamSettings(url="http://127.0.0.1:9", profile="openai")
 TOKEN = AccessToken(sha256=sha256(b"open").hexdigest(), workspace="team")
@@ -355,16 +357,13 @@ def test_a_record_is_learnt_unless_it_is_too_long(more: int, reads: int) -> None
     assert conversation.record.count == store.count
 
 
-def test_records_are_counted_also_before_there_is_a_state(tmp_path: Path) -> None:
-    async def count() -> list[int]:
-        store = GatewayStore(GatewaySettings(store=str(tmp_path / "gateway.db"), upstreams={"only": SERVER}))
-        await store.open()
-        try:
-            counts = [(await store.load_head("default", "name")).count]
-            await store.append("default", "name", [b"one", b"two"], expect=0)
-            counts.append((await store.load_head("default", "name")).count)
-        finally:
-            await store.close()
-        return counts
-
-    assert asyncio.run(count()) == [0, 2]
+async def test_records_are_counted_also_before_there_is_a_state(tmp_path: Path) -> None:
+    store = GatewayStore(GatewaySettings(store=str(tmp_path / "gateway.db"), upstreams={"only": SERVER}))
+    await store.open()
+    try:
+        counts = [(await store.load_head("default", "name")).count]
+        await store.append("default", "name", [b"one", b"two"], expect=0)
+        counts.append((await store.load_head("default", "name")).count)
+    finally:
+        await store.close()
+    assert counts == [0, 2]

@@ -21,9 +21,11 @@ from lamina.gateway.conversation_index import ConversationIndex, LiveConversatio
 from lamina.gateway.request_bodies import RequestBody
 from lamina.gateway.store_access import StoreGone
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for, until
+from tests.gateway.running import open_client, proxied, run_gateway, settings_for, until
 from tests.gateway.test_conversations import SMALL, converse, post
 from tests.gateway.upstream_stub import Fault, SeenRequest, answer_of, run_stub
+
+pytestmark = pytest.mark.anyio
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 STREAM = {"stream": True}
@@ -105,133 +107,106 @@ def in_pieces(size: int) -> Fault:
     return answer
 
 
-def test_upstreams_that_fail_get_an_answer_in_the_shape_of_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_upstreams_that_fail_get_an_answer_in_the_shape_of_the_api(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(limits, "CONNECT_SECONDS", 1.0)
-
-    async def main() -> None:
-        settings = settings_for("http://127.0.0.1:9")
-        async with run_gateway(settings) as gateway, open_client() as client:
+    settings = settings_for("http://127.0.0.1:9")
+    async with run_gateway(settings) as gateway, open_client() as client:
+        status, body = await post(client, gateway.url, messages_request(1))
+        assert status == 502
+        error = json.loads(body)["error"]
+        assert error["type"] == "api_error"
+        assert "cannot be reached: Connection refused; check that it runs" in error["message"]
+    async with proxied(retry_seconds=0) as (stub, gateway, client):
+        for fault in (drop, talk_garbage):
+            stub.play(fault)
             status, body = await post(client, gateway.url, messages_request(1))
             assert status == 502
-            error = json.loads(body)["error"]
-            assert error["type"] == "api_error"
-            assert "cannot be reached: Connection refused; check that it runs" in error["message"]
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, retry_seconds=0)) as gateway,
-            open_client() as client,
-        ):
-            for fault in (drop, talk_garbage):
-                stub.play(fault)
-                status, body = await post(client, gateway.url, messages_request(1))
-                assert status == 502
-                assert json.loads(body)["type"] == "error"
-                stub.play(fault)
-                status, body = await post(client, gateway.url, chat_request(1), "/v1/chat/completions")
-                assert status == 502
-                assert json.loads(body)["error"]["message"].startswith("lamina: ")
-            assert len(stub.seen) == 4  # nothing is tried again by itself, with these settings
-            stub.play(drop_in_json)
-            with pytest.raises(aiohttp.ClientPayloadError):
-                await post(client, gateway.url, messages_request(1))
-            status, _ = await post(client, gateway.url, messages_request(1))
-            assert status == 200
-
-    asyncio.run(main())
+            assert json.loads(body)["type"] == "error"
+            stub.play(fault)
+            status, body = await post(client, gateway.url, chat_request(1), "/v1/chat/completions")
+            assert status == 502
+            assert json.loads(body)["error"]["message"].startswith("lamina: ")
+        assert len(stub.seen) == 4  # nothing is tried again by itself, with these settings
+        stub.play(drop_in_json)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await post(client, gateway.url, messages_request(1))
+        status, _ = await post(client, gateway.url, messages_request(1))
+        assert status == 200
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 529])
-def test_errors_of_the_upstream_pass_unchanged_and_once(status: int) -> None:
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            stub.play(fail(status, "retry-after: 7", "request-id: r1"))
-            data = dump(messages_request(1))
-            async with client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS) as answer:
-                assert answer.status == status
-                assert await answer.read() == b'{"error":{"message":"the upstream says no"}}'
-                assert answer.headers["retry-after"] == "7"
-                assert answer.headers["request-id"] == "r1"
-            assert len(stub.seen) == 1
-
-    asyncio.run(main())
+async def test_errors_of_the_upstream_pass_unchanged_and_once(status: int) -> None:
+    async with proxied() as (stub, gateway, client):
+        stub.play(fail(status, "retry-after: 7", "request-id: r1"))
+        data = dump(messages_request(1))
+        async with client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS) as answer:
+            assert answer.status == status
+            assert await answer.read() == b'{"error":{"message":"the upstream says no"}}'
+            assert answer.headers["retry-after"] == "7"
+            assert answer.headers["request-id"] == "r1"
+        assert len(stub.seen) == 1
 
 
 @pytest.mark.parametrize("stream", [{}, STREAM])
 @pytest.mark.parametrize("fault", [fail(529), fail(503, "retry-after: 0"), drop])
-def test_an_upstream_that_fails_for_a_moment_is_asked_once_more(
+async def test_an_upstream_that_fails_for_a_moment_is_asked_once_more(
     fault: Fault, stream: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upstream_answer, "PAUSE_SECONDS", 0.01)
-
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            stub.play(fault)
-            status, body = await post(client, gateway.url, messages_request(1) | stream)
-            assert (status, body) == (200, answer_of(stub.seen[0])[1])
-            assert [seen.body for seen in stub.seen] == [stub.seen[0].body] * 2
-            account = GatewayAccount()
-            for line in gateway.log.getvalue().splitlines():
-                account.read_line(line.encode())
-            assert (account.requests, account.retried, account.refused) == (1, 1, 0)
-            assert "1 asked again" in account.write_lines()[0]
-            async with client.get(f"{gateway.url}/metrics") as metrics:
-                assert "lamina_retries_total{" in await metrics.text()
-
-    asyncio.run(main())
+    async with proxied() as (stub, gateway, client):
+        stub.play(fault)
+        status, body = await post(client, gateway.url, messages_request(1) | stream)
+        assert (status, body) == (200, answer_of(stub.seen[0])[1])
+        assert [seen.body for seen in stub.seen] == [stub.seen[0].body] * 2
+        account = GatewayAccount()
+        for line in gateway.log.getvalue().splitlines():
+            account.read_line(line.encode())
+        assert (account.requests, account.retried, account.refused) == (1, 1, 0)
+        assert "1 asked again" in account.write_lines()[0]
+        async with client.get(f"{gateway.url}/metrics") as metrics:
+            assert "lamina_retries_total{" in await metrics.text()
 
 
 @pytest.mark.parametrize(
     ("fault", "status"),
     [(fail(503), 503), (fail(529, "retry-after: 3600"), 529), (fail(500), 500), (drop, 502)],
 )
-def test_a_second_failure_is_passed_on_and_what_would_take_too_long_is_not_tried(
+async def test_a_second_failure_is_passed_on_and_what_would_take_too_long_is_not_tried(
     fault: Fault, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upstream_answer, "PAUSE_SECONDS", 0.01)
-
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            stub.play(fault, fault)
-            answer_status, _ = await post(client, gateway.url, messages_request(1))
-            assert answer_status == status
-            tries = 2 - len(stub.faults)
-            assert tries == (2 if status in (502, 503) else 1)
-
-    asyncio.run(main())
+    async with proxied() as (stub, gateway, client):
+        stub.play(fault, fault)
+        answer_status, _ = await post(client, gateway.url, messages_request(1))
+        assert answer_status == status
+        tries = 2 - len(stub.faults)
+        assert tries == (2 if status in (502, 503) else 1)
 
 
-def test_nothing_is_asked_again_once_the_client_has_got_a_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_asked_again_once_the_client_has_got_a_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_answer, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(limits, "KEEP_ALIVE_SECONDS", 0.05)
-
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            for fault in (answer_late(0.3, after=fail(529)), answer_late(0.3, after=drop)):
-                stub.play(fault)
-                with contextlib.suppress(aiohttp.ClientPayloadError):
-                    _, body = await post(client, gateway.url, messages_request(1, stream=True))
-                    assert b"the upstream says no" in body
-            assert len(stub.seen) == 2
-            assert not gateway.events("retried")
-
-    asyncio.run(main())
+    async with proxied() as (stub, gateway, client):
+        for fault in (answer_late(0.3, after=fail(529)), answer_late(0.3, after=drop)):
+            stub.play(fault)
+            with contextlib.suppress(aiohttp.ClientPayloadError):
+                _, body = await post(client, gateway.url, messages_request(1, stream=True))
+                assert b"the upstream says no" in body
+        assert len(stub.seen) == 2
+        assert not gateway.events("retried")
 
 
-def test_a_stream_that_falls_silent_ends_with_an_error_event(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_that_falls_silent_ends_with_an_error_event(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "IDLE_SECONDS", 0.3)
-
-    async def main() -> None:
-        async with run_stub() as stub, open_client() as client:
-            settings = settings_for(stub)
-            async with run_gateway(settings) as gateway:
-                stub.play(stall_in_stream)
-                status, body = await post(client, gateway.url, messages_request(1, stream=True))
-                assert status == 200
-                last = body.rpartition(b"event: error\ndata: ")[2]
-                assert json.loads(last)["error"]["type"] == "timeout_error"
-                assert (await post(client, gateway.url, messages_request(1)))[0] == 200
-
-    asyncio.run(main())
+    async with proxied() as (stub, gateway, client):
+        stub.play(stall_in_stream)
+        status, body = await post(client, gateway.url, messages_request(1, stream=True))
+        assert status == 200
+        last = body.rpartition(b"event: error\ndata: ")[2]
+        assert json.loads(last)["error"]["type"] == "timeout_error"
+        assert (await post(client, gateway.url, messages_request(1)))[0] == 200
 
 
 HI: list[Any] = [{"role": "user", "content": "Hi."}]
@@ -251,40 +226,29 @@ STREAMED: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("fault", [drop_in_stream, drop_in_event])
 @pytest.mark.parametrize("name", STREAMED)
-def test_a_stream_that_breaks_off_ends_as_it_did_at_the_upstream(name: str, fault: Fault) -> None:
+async def test_a_stream_that_breaks_off_ends_as_it_did_at_the_upstream(name: str, fault: Fault) -> None:
     """Clients try a broken connection again. Some of them die of a whole stream that ends with an error."""
     path, body = STREAMED[name]
-
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            open_client() as client,
-            run_gateway(settings_for(stub, **SMALL)) as gateway,
-        ):
-            stub.play(fault)
-            async with client.post(f"{gateway.url}{path}", json=body) as answer:
-                assert answer.headers.get("x-lamina", "") == ("cut" if "cut" in name else "")
-                with pytest.raises(aiohttp.ClientPayloadError):
-                    await answer.content.read()
-
-    asyncio.run(main())
+    async with proxied(**SMALL) as (stub, gateway, client):
+        stub.play(fault)
+        async with client.post(f"{gateway.url}{path}", json=body) as answer:
+            assert answer.headers.get("x-lamina", "") == ("cut" if "cut" in name else "")
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await answer.content.read()
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_torn_events_pass_byte_for_byte_and_are_read(size: int) -> None:
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            stub.play(in_pieces(size))
-            status, body = await post(client, gateway.url, messages_request(1, stream=True))
-            assert (status, body) == (200, answer_of(stub.seen[0])[1])
-            [line] = gateway.events("answered")
-            assert line["cached"] == 1000
-            assert line["output"] == 5
-
-    asyncio.run(main())
+async def test_torn_events_pass_byte_for_byte_and_are_read(size: int) -> None:
+    async with proxied() as (stub, gateway, client):
+        stub.play(in_pieces(size))
+        status, body = await post(client, gateway.url, messages_request(1, stream=True))
+        assert (status, body) == (200, answer_of(stub.seen[0])[1])
+        [line] = gateway.events("answered")
+        assert line["cached"] == 1000
+        assert line["output"] == 5
 
 
-def test_silence_is_filled_with_comments_before_and_after_the_headers(
+async def test_silence_is_filled_with_comments_before_and_after_the_headers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "KEEP_ALIVE_SECONDS", 0.15)
@@ -300,35 +264,30 @@ def test_silence_is_filled_with_comments_before_and_after_the_headers(
         await asyncio.sleep(0.5)  # in the middle of an event: no comment may be put here
         writer.write(chunk(rest[9:]) + b"0\r\n\r\n")
 
-    async def main() -> None:
-        async with run_stub() as stub, open_client() as client:
-            settings = settings_for(stub)
-            async with run_gateway(settings) as gateway:
-                stub.play(stall_between_events)
-                _, body = await post(client, gateway.url, messages_request(1, stream=True))
-                assert body.count(b": keepalive\n\n") in (2, 3)
-                assert body.replace(b": keepalive\n\n", b"") == answer_of(stub.seen[0])[1]
+    async with proxied() as (stub, gateway, client):
+        stub.play(stall_between_events)
+        _, body = await post(client, gateway.url, messages_request(1, stream=True))
+        assert body.count(b": keepalive\n\n") in (2, 3)
+        assert body.replace(b": keepalive\n\n", b"") == answer_of(stub.seen[0])[1]
 
-                stub.play(answer_late(0.5))
-                status, body = await post(client, gateway.url, messages_request(1, stream=True))
-                assert status == 200
-                assert body.startswith(b": keepalive\n\n")
-                assert body.replace(b": keepalive\n\n", b"") == answer_of(stub.seen[0])[1]
+        stub.play(answer_late(0.5))
+        status, body = await post(client, gateway.url, messages_request(1, stream=True))
+        assert status == 200
+        assert body.startswith(b": keepalive\n\n")
+        assert body.replace(b": keepalive\n\n", b"") == answer_of(stub.seen[0])[1]
 
-                stub.play(answer_late(0.4, after=fail(529)))
-                status, body = await post(client, gateway.url, messages_request(1, stream=True))
-                assert status == 200
-                assert b"event: error\ndata: " in body
-                assert b"the upstream says no" in body
+        stub.play(answer_late(0.4, after=fail(529)))
+        status, body = await post(client, gateway.url, messages_request(1, stream=True))
+        assert status == 200
+        assert b"event: error\ndata: " in body
+        assert b"the upstream says no" in body
 
-                stub.play(answer_late(0.4))
-                _, body = await post(client, gateway.url, messages_request(1))
-                assert b"keepalive" not in body  # the client did not ask for a stream
-
-    asyncio.run(main())
+        stub.play(answer_late(0.4))
+        _, body = await post(client, gateway.url, messages_request(1))
+        assert b"keepalive" not in body  # the client did not ask for a stream
 
 
-def test_a_stream_that_comments_have_begun_says_so_if_its_answer_cannot_be_unpacked(
+async def test_a_stream_that_comments_have_begun_says_so_if_its_answer_cannot_be_unpacked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The client has got headers without an encoding: packed bytes would be read as events."""
@@ -342,42 +301,32 @@ def test_a_stream_that_comments_have_begun_says_so_if_its_answer_cannot_be_unpac
         head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\n"
         writer.write(head + b"content-length: 4\r\n\r\nno\r\n")
 
-    async def main() -> None:
-        async with run_stub() as stub, open_client() as client:
-            settings = settings_for(stub)
-            async with run_gateway(settings) as gateway:
-                for fault, problem in (
-                    (pack_strangely, b"packed its answer"),
-                    (pack_badly, b"unpacked: error"),
-                ):
-                    stub.play(answer_late(0.3, after=fault))
-                    _, body = await post(client, gateway.url, messages_request(1, stream=True))
-                    head, _, error = body.rpartition(b"event: error\ndata: ")
-                    assert head.replace(b": keepalive\n\n", b"") == b""
-                    assert problem in error
-                    assert json.loads(error)["error"]["type"] == "api_error"
-
-    asyncio.run(main())
+    async with proxied() as (stub, gateway, client):
+        for fault, problem in (
+            (pack_strangely, b"packed its answer"),
+            (pack_badly, b"unpacked: error"),
+        ):
+            stub.play(answer_late(0.3, after=fault))
+            _, body = await post(client, gateway.url, messages_request(1, stream=True))
+            head, _, error = body.rpartition(b"event: error\ndata: ")
+            assert head.replace(b": keepalive\n\n", b"") == b""
+            assert problem in error
+            assert json.loads(error)["error"]["type"] == "api_error"
 
 
-def test_an_upstream_that_never_answers_is_given_up() -> None:
-    async def main() -> None:
-        async with run_stub() as stub, open_client() as client:
-            settings = settings_for(stub, first_byte_seconds=0.3)
-            async with run_gateway(settings) as gateway:
-                stub.play(answer_late(20))
-                status, body = await post(client, gateway.url, messages_request(1))
-                assert status == 504
-                assert json.loads(body)["error"]["type"] == "timeout_error"
-
-    asyncio.run(main())
+async def test_an_upstream_that_never_answers_is_given_up() -> None:
+    async with proxied(first_byte_seconds=0.3) as (stub, gateway, client):
+        stub.play(answer_late(20))
+        status, body = await post(client, gateway.url, messages_request(1))
+        assert status == 504
+        assert json.loads(body)["error"]["type"] == "timeout_error"
 
 
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def test_a_huge_answer_passes_in_little_memory() -> None:
+async def test_a_huge_answer_passes_in_little_memory() -> None:
     pieces, size = 400, 1 << 18
 
     async def flood(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
@@ -387,23 +336,20 @@ def test_a_huge_answer_passes_in_little_memory() -> None:
             await writer.drain()
         writer.write(b"0\r\n\r\n")
 
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            stub.play(flood)
-            before = resident_bytes()
-            received = 0
-            data = dump(messages_request(1, stream=True))
-            async with client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS) as answer:
-                async for piece in answer.content.iter_any():
-                    received += len(piece)
-            assert received == pieces * size
-            assert resident_bytes() - before < 60 << 20
-
-    asyncio.run(main())
+    async with proxied() as (stub, gateway, client):
+        stub.play(flood)
+        before = resident_bytes()
+        received = 0
+        data = dump(messages_request(1, stream=True))
+        async with client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS) as answer:
+            async for piece in answer.content.iter_any():
+                received += len(piece)
+        assert received == pieces * size
+        assert resident_bytes() - before < 60 << 20
 
 
 @pytest.mark.parametrize("switch", ["on", "off"])
-def test_a_client_that_goes_away_cancels_the_upstream(switch: str) -> None:
+async def test_a_client_that_goes_away_cancels_the_upstream(switch: str) -> None:
     state = {"sent": 0, "broken": False}
 
     async def trickle(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
@@ -418,23 +364,20 @@ def test_a_client_that_goes_away_cancels_the_upstream(switch: str) -> None:
             state["broken"] = True
             raise
 
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            stub.play(trickle)
-            data = dump(messages_request(1, stream=True))
-            headers = {**HEADERS, "x-lamina": switch}
-            answer = await client.post(f"{gateway.url}/v1/messages", data=data, headers=headers)
-            await answer.content.readany()
-            answer.close()
-            assert await until(lambda: bool(state["broken"]))
-            assert gateway.events("client gone")
-            async with client.get(f"{gateway.url}/metrics") as metrics:
-                assert "lamina_requests_active 0" in await metrics.text()
-
-    asyncio.run(main())
+    async with proxied() as (stub, gateway, client):
+        stub.play(trickle)
+        data = dump(messages_request(1, stream=True))
+        headers = {**HEADERS, "x-lamina": switch}
+        answer = await client.post(f"{gateway.url}/v1/messages", data=data, headers=headers)
+        await answer.content.readany()
+        answer.close()
+        assert await until(lambda: bool(state["broken"]))
+        assert gateway.events("client gone")
+        async with client.get(f"{gateway.url}/metrics") as metrics:
+            assert "lamina_requests_active 0" in await metrics.text()
 
 
-def test_a_client_that_does_not_read_holds_the_upstream_back_and_is_given_up(
+async def test_a_client_that_does_not_read_holds_the_upstream_back_and_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "CLIENT_SECONDS", 0.5)
@@ -451,43 +394,33 @@ def test_a_client_that_does_not_read_holds_the_upstream_back_and_is_given_up(
             state["broken"] = True
             raise
 
-    async def main() -> None:
-        async with run_stub() as stub:
-            settings = settings_for(stub)
-            async with run_gateway(settings) as gateway:
-                stub.play(flood)
-                host, port = gateway.url.removeprefix("http://").split(":")
-                reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 12)
-                body = dump(messages_request(1, stream=True))
-                head = f"POST /v1/messages HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(body)}\r\n\r\n"
-                writer.write(head.encode() + body)
-                await writer.drain()
-                assert await until(lambda: bool(state["broken"]))
-                assert state["sent"] < 60 << 20
-                del reader
-                writer.close()
-
-    asyncio.run(main())
+    async with run_stub() as stub:
+        settings = settings_for(stub)
+        async with run_gateway(settings) as gateway:
+            stub.play(flood)
+            host, port = gateway.url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 12)
+            body = dump(messages_request(1, stream=True))
+            head = f"POST /v1/messages HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body)
+            await writer.drain()
+            assert await until(lambda: bool(state["broken"]))
+            assert state["sent"] < 60 << 20
+            del reader
+            writer.close()
 
 
-def test_a_request_that_was_too_long_is_cut_deeper_and_sent_once_more(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, tmp_path / "gateway.db")) as gateway,
-            open_client() as client,
-        ):
-            stub.window = 30_000
-            status, _ = await post(client, gateway.url, messages_request(25))
-            assert status == 200
-            assert len(stub.seen) == 2
-            assert len(stub.seen[1].body) <= 30_000
-            stub.window = 900
-            status, body = await post(client, gateway.url, messages_request(0, task="Please do it. " * 90))
-            assert status == 400
-            assert b"prompt is too long" in body
-
-    asyncio.run(main())
+async def test_a_request_that_was_too_long_is_cut_deeper_and_sent_once_more(tmp_path: Path) -> None:
+    async with proxied(tmp_path / "gateway.db") as (stub, gateway, client):
+        stub.window = 30_000
+        status, _ = await post(client, gateway.url, messages_request(25))
+        assert status == 200
+        assert len(stub.seen) == 2
+        assert len(stub.seen[1].body) <= 30_000
+        stub.window = 900
+        status, body = await post(client, gateway.url, messages_request(0, task="Please do it. " * 90))
+        assert status == 400
+        assert b"prompt is too long" in body
 
 
 def find_objects(*kinds: type[Any]) -> list[Any]:
@@ -518,26 +451,23 @@ def test_nothing_of_a_refused_request_stays_in_memory() -> None:
         gc.enable()
 
 
-def test_a_floor_above_the_window_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_floor_above_the_window_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     fits: list[object] = []
 
     def fit_once(*request: Any, **options: Any) -> Any:
         fits.append(request)
         return fit_request(*request, **options)
 
-    async def main() -> None:
-        settings = settings_for("http://127.0.0.1:9", upstream={"budget": 1_000})
-        async with run_gateway(settings) as gateway, open_client() as client:
-            request = messages_request(2, system="You are thorough. " * 2_000)
-            status, body = await post(client, gateway.url, request)
-            assert status == 400
-            error = json.loads(body)["error"]
-            assert error["type"] == "invalid_request_error"
-            assert error["message"].startswith("lamina: prompt is too long: ")
-            assert "CLAUDE_CODE_MAX_OUTPUT_TOKENS" in error["message"]
-
     monkeypatch.setattr("lamina.gateway.fit_call.fit_request", fit_once)
-    asyncio.run(main())
+    settings = settings_for("http://127.0.0.1:9", upstream={"budget": 1_000})
+    async with run_gateway(settings) as gateway, open_client() as client:
+        request = messages_request(2, system="You are thorough. " * 2_000)
+        status, body = await post(client, gateway.url, request)
+        assert status == 400
+        error = json.loads(body)["error"]
+        assert error["type"] == "invalid_request_error"
+        assert error["message"].startswith("lamina: prompt is too long: ")
+        assert "CLAUDE_CODE_MAX_OUTPUT_TOKENS" in error["message"]
     assert len(fits) == 1
 
 
@@ -570,52 +500,46 @@ async def with_locked_store(store: Path, work: Callable[[], Awaitable[Any]]) -> 
         await process.wait()
 
 
-def test_a_store_that_is_gone_stops_only_conversations_that_were_cut(
+async def test_a_store_that_is_gone_stops_only_conversations_that_were_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "STORE_SECONDS", 0.5)
     store = tmp_path / "gateway.db"
+    async with run_stub() as stub:
+        twin = await converse(stub, [tmp_path / "twin.db"], restart=False, steps=21)
+    async with proxied(store, **SMALL) as (stub, gateway, client):
+        first_cut = 0
+        for steps in range(20):
+            await post(client, gateway.url, messages_request(steps))
+            if not first_cut and gateway.events("cut"):
+                first_cut = steps
+        assert first_cut
+        for steps in range(first_cut - 1):
+            await post(client, gateway.url, messages_request(steps, task="A third thing."))
+        full = messages_request(first_cut + 1, task="A third thing.")  # would be its first cut
+        cuts = len(gateway.events("cut"))
 
-    async def main() -> None:
-        async with run_stub() as stub:
-            twin = await converse(stub, [tmp_path / "twin.db"], restart=False, steps=21)
-        async with run_stub() as stub, open_client() as client:
-            settings = settings_for(stub, store, **SMALL)
-            async with run_gateway(settings) as gateway:
-                first_cut = 0
-                for steps in range(20):
-                    await post(client, gateway.url, messages_request(steps))
-                    if not first_cut and gateway.events("cut"):
-                        first_cut = steps
-                assert first_cut
-                for steps in range(first_cut - 1):
-                    await post(client, gateway.url, messages_request(steps, task="A third thing."))
-                full = messages_request(first_cut + 1, task="A third thing.")  # would be its first cut
-                cuts = len(gateway.events("cut"))
+        async def ask_while_locked() -> None:
+            status, _ = await post(client, gateway.url, full)
+            assert status == 200
+            assert stub.seen.pop().body == dump(full)
+            assert len(gateway.events("cut")) == cuts
+            del stub.seen[20:]
+            status, body = await post(client, gateway.url, messages_request(20))
+            assert status == 503
+            assert json.loads(body)["error"]["type"] == "overloaded_error"
+            assert len(stub.seen) == 20
+            status, _ = await post(client, gateway.url, messages_request(1, task="Something else."))
+            assert status == 200
+            assert stub.seen[-1].body == dump(messages_request(1, task="Something else."))
 
-                async def ask_while_locked() -> None:
-                    status, _ = await post(client, gateway.url, full)
-                    assert status == 200
-                    assert stub.seen.pop().body == dump(full)
-                    assert len(gateway.events("cut")) == cuts
-                    del stub.seen[20:]
-                    status, body = await post(client, gateway.url, messages_request(20))
-                    assert status == 503
-                    assert json.loads(body)["error"]["type"] == "overloaded_error"
-                    assert len(stub.seen) == 20
-                    status, _ = await post(client, gateway.url, messages_request(1, task="Something else."))
-                    assert status == 200
-                    assert stub.seen[-1].body == dump(messages_request(1, task="Something else."))
-
-                await with_locked_store(store, ask_while_locked)
-                for _ in range(50):  # the client's own retry
-                    status, _ = await post(client, gateway.url, messages_request(20))
-                    if status == 200:
-                        break
-                    await asyncio.sleep(0.1)
-                assert stub.seen[-1].body == twin[-1]
-
-    asyncio.run(main())
+        await with_locked_store(store, ask_while_locked)
+        for _ in range(50):  # the client's own retry
+            status, _ = await post(client, gateway.url, messages_request(20))
+            if status == 200:
+                break
+            await asyncio.sleep(0.1)
+        assert stub.seen[-1].body == twin[-1]
 
 
 def test_a_conversation_that_may_have_been_cut_is_not_sent_in_full_while_the_store_is_gone(
@@ -644,49 +568,39 @@ def test_a_conversation_that_may_have_been_cut_is_not_sent_in_full_while_the_sto
     asyncio.run(main())
 
 
-def test_two_hundred_slow_clients_do_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_hundred_slow_clients_do_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HEADER_SECONDS", 0.8)
     monkeypatch.setattr(limits, "BODY_SECONDS", 0.8)
-
-    async def main() -> None:
-        async with run_stub() as stub, open_client() as client:
-            settings = settings_for(stub)
-            async with run_gateway(settings) as gateway:
-                host, port = gateway.url.removeprefix("http://").split(":")
-                head = f"POST /v1/messages HTTP/1.1\r\nhost: {host}\r\ncontent-length: 99\r\n"
-                halves = ("", "POST /v1/mess", head, f'{head}\r\n{{"model":')
-                connections = []
-                for number in range(200):
-                    reader, writer = await asyncio.open_connection(host, int(port))
-                    writer.write(halves[number % 4].encode())  # at once: later it may be closed already
-                    connections.append((reader, writer))
-                status, _ = await post(client, gateway.url, messages_request(1))
-                assert status == 200
-                answers = await asyncio.gather(*(reader.read() for reader, _ in connections))
-                assert all(answer.startswith(b"HTTP/1.1 408") for answer in answers)
-                for _, writer in connections:
-                    writer.close()
-
-    asyncio.run(main())
+    async with proxied() as (_, gateway, client):
+        host, port = gateway.url.removeprefix("http://").split(":")
+        head = f"POST /v1/messages HTTP/1.1\r\nhost: {host}\r\ncontent-length: 99\r\n"
+        halves = ("", "POST /v1/mess", head, f'{head}\r\n{{"model":')
+        connections = []
+        for number in range(200):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(halves[number % 4].encode())  # at once: later it may be closed already
+            connections.append((reader, writer))
+        status, _ = await post(client, gateway.url, messages_request(1))
+        assert status == 200
+        answers = await asyncio.gather(*(reader.read() for reader, _ in connections))
+        assert all(answer.startswith(b"HTTP/1.1 408") for answer in answers)
+        for _, writer in connections:
+            writer.close()
 
 
-def test_the_limit_of_connections_and_of_requests_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_limit_of_connections_and_of_requests_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REQUESTS", 2)
-
-    async def main() -> None:
-        async with run_stub() as stub, open_client() as client:
-            async with run_gateway(settings_for(stub)) as gateway:
-                stub.play(*(answer_late(0.4) for _ in range(2)))
-                statuses = await asyncio.gather(
-                    *(post(client, gateway.url, messages_request(1, stream=True)) for _ in range(5))
-                )
-                assert sorted(status for status, _ in statuses) == [200, 200, 429, 429, 429]
-            monkeypatch.setattr(limits, "CONNECTIONS", 3)
-            async with run_gateway(settings_for(stub)) as gateway:
-                stub.play(*(answer_late(0.4) for _ in range(3)))
-                statuses = await asyncio.gather(
-                    *(post(client, gateway.url, messages_request(1, stream=True)) for _ in range(8))
-                )
-                assert 503 in {status for status, _ in statuses}
-
-    asyncio.run(main())
+    async with run_stub() as stub, open_client() as client:
+        async with run_gateway(settings_for(stub)) as gateway:
+            stub.play(*(answer_late(0.4) for _ in range(2)))
+            statuses = await asyncio.gather(
+                *(post(client, gateway.url, messages_request(1, stream=True)) for _ in range(5))
+            )
+            assert sorted(status for status, _ in statuses) == [200, 200, 429, 429, 429]
+        monkeypatch.setattr(limits, "CONNECTIONS", 3)
+        async with run_gateway(settings_for(stub)) as gateway:
+            stub.play(*(answer_late(0.4) for _ in range(3)))
+            statuses = await asyncio.gather(
+                *(post(client, gateway.url, messages_request(1, stream=True)) for _ in range(8))
+            )
+            assert 503 in {status for status, _ in statuses}

@@ -13,8 +13,10 @@ import pytest
 from yarl import URL
 
 from tests.gateway.client_shapes import SHAPES, ClientRequest
-from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.running import open_client, proxied, run_gateway, settings_for
 from tests.gateway.upstream_stub import SeenRequest, Stub, run_stub
+
+pytestmark = pytest.mark.anyio
 
 REQUESTS = 1_008
 """As many requests as the seven clients send here together."""
@@ -50,18 +52,14 @@ async def compare(stub: Stub, gateway_url: str, requests: Sequence[ClientRequest
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_requests_of_a_client_pass_byte_for_byte(name: str) -> None:
+async def test_the_requests_of_a_client_pass_byte_for_byte(name: str) -> None:
     shape = SHAPES[name]
-
-    async def main() -> None:
-        count = REQUESTS // len(SHAPES)
-        requests = [shape(number // 12, number % 12) for number in range(count)]
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway:
-            await compare(stub, gateway.url, requests)
-            assert len(stub.seen) == 2 * count
-            assert gateway.events("not fitted") == gateway.events("refused") == gateway.events("cut") == []
-
-    asyncio.run(main())
+    count = REQUESTS // len(SHAPES)
+    requests = [shape(number // 12, number % 12) for number in range(count)]
+    async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway:
+        await compare(stub, gateway.url, requests)
+        assert len(stub.seen) == 2 * count
+        assert gateway.events("not fitted") == gateway.events("refused") == gateway.events("cut") == []
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br"])
@@ -71,7 +69,7 @@ def test_packed_bodies_and_packed_answers_stay_packed(encoding: str) -> None:
     request = ClientRequest(plain.path, plain.headers | {"content-encoding": encoding}, pack(plain.body))
 
     async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+        async with proxied() as (stub, gateway, client):
             stub.packs = "gzip"
             if encoding == "gzip":
                 await compare(stub, gateway.url, [request])
@@ -88,44 +86,38 @@ async def _say_nothing_much(_: SeenRequest, writer: asyncio.StreamWriter) -> Non
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}")
 
 
-def test_other_paths_pass_with_method_query_and_body() -> None:
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            async with client.get(
-                URL(f"{gateway.url}/v1/models?client_version=0.1&a=%2F", encoded=True)
-            ) as answer:
+async def test_other_paths_pass_with_method_query_and_body() -> None:
+    async with proxied() as (stub, gateway, client):
+        async with client.get(
+            URL(f"{gateway.url}/v1/models?client_version=0.1&a=%2F", encoded=True)
+        ) as answer:
+            assert answer.status == 200
+            direct = await (await client.get(f"{stub.url}/v1/models")).read()
+            assert await answer.read() == direct
+        assert stub.seen[0].method == "GET"
+        assert stub.seen[0].path == "/v1/models?client_version=0.1&a=%2F"
+        data = b"x" * 3_000_000
+        async with client.post(f"{gateway.url}/v1/files", data=BytesIO(data)) as answer:
+            assert answer.status == 200
+        assert stub.seen[-1].body == data
+
+
+async def test_probes_and_websockets_are_answered_at_once() -> None:
+    async with proxied() as (stub, gateway, client):
+        for path in ("/", "/api/hello"):
+            async with client.head(gateway.url + path) as answer:
                 assert answer.status == 200
-                direct = await (await client.get(f"{stub.url}/v1/models")).read()
-                assert await answer.read() == direct
-            assert stub.seen[0].method == "GET"
-            assert stub.seen[0].path == "/v1/models?client_version=0.1&a=%2F"
-            data = b"x" * 3_000_000
-            async with client.post(f"{gateway.url}/v1/files", data=BytesIO(data)) as answer:
+        headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+        async with client.get(f"{gateway.url}/v1/responses", headers=headers) as answer:
+            assert answer.status == 426
+            async with client.get(f"{gateway.url}/metrics") as metrics:
+                assert b'outcome="refused"' not in await metrics.read()
+        for path, text in (
+            ("/healthz", "ok"),
+            ("/readyz", "ready"),
+            ("/metrics", "lamina_requests_total"),
+        ):
+            async with client.get(gateway.url + path) as answer:
                 assert answer.status == 200
-            assert stub.seen[-1].body == data
-
-    asyncio.run(main())
-
-
-def test_probes_and_websockets_are_answered_at_once() -> None:
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            for path in ("/", "/api/hello"):
-                async with client.head(gateway.url + path) as answer:
-                    assert answer.status == 200
-            headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
-            async with client.get(f"{gateway.url}/v1/responses", headers=headers) as answer:
-                assert answer.status == 426
-                async with client.get(f"{gateway.url}/metrics") as metrics:
-                    assert b'outcome="refused"' not in await metrics.read()
-            for path, text in (
-                ("/healthz", "ok"),
-                ("/readyz", "ready"),
-                ("/metrics", "lamina_requests_total"),
-            ):
-                async with client.get(gateway.url + path) as answer:
-                    assert answer.status == 200
-                    assert text in await answer.text()
-            assert stub.seen == []
-
-    asyncio.run(main())
+                assert text in await answer.text()
+        assert stub.seen == []

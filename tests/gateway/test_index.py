@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -20,6 +19,8 @@ from lamina.gateway.request_bodies import RequestBody, decode_body
 from lamina.gateway.store_access import GatewayConversation
 from lamina.gateway.turn_memory import TurnMemory
 from lamina.stores.port import StoredHead
+
+pytestmark = pytest.mark.anyio
 
 UNNAMED = ClientIdentity(group="", parent="")
 
@@ -73,140 +74,117 @@ class Requests:
         return match
 
 
-def test_a_request_is_compared_with_its_own_family_only(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_is_compared_with_its_own_family_only(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[Any] = []
 
     def count(digests: Any, members: Any) -> Any:
         compared.extend(members)
         return recognise(digests, members)
 
-    async def main() -> None:
-        requests = Requests()
-        for number in range(200):
-            await requests.send([f"question {number}"])
-        monkeypatch.setattr(conversation_index, "recognise", count)
-        match = await requests.send(["question 7", "answer", "more"])
-        assert match.shared == 1
-        assert len(compared) == 1
-
-    asyncio.run(main())
+    requests = Requests()
+    for number in range(200):
+        await requests.send([f"question {number}"])
+    monkeypatch.setattr(conversation_index, "recognise", count)
+    match = await requests.send(["question 7", "answer", "more"])
+    assert match.shared == 1
+    assert len(compared) == 1
 
 
-def test_a_request_that_goes_on_is_parsed_at_its_end_however_many_others_came_between() -> None:
-    async def main() -> None:
-        requests = Requests()
-        words = ["begin", "one", "two", "three", "four"]
-        first = await requests.send(words)
-        for number in range(300):
-            await requests.send([f"question {number}"])
-        second = await requests.send([*words, "five", "six"])
-        assert second.conversation is first.conversation
-        assert second.parsed.log[0] is first.parsed.log[0]
-
-    asyncio.run(main())
+async def test_a_request_that_goes_on_is_parsed_at_its_end_however_many_others_came_between() -> None:
+    requests = Requests()
+    words = ["begin", "one", "two", "three", "four"]
+    first = await requests.send(words)
+    for number in range(300):
+        await requests.send([f"question {number}"])
+    second = await requests.send([*words, "five", "six"])
+    assert second.conversation is first.conversation
+    assert second.parsed.log[0] is first.parsed.log[0]
 
 
-def test_conversations_that_begin_alike_stay_apart_and_find_themselves_again() -> None:
-    async def main() -> None:
-        requests = Requests()
-        names: dict[int, str] = {}
-        for number in range(20):
-            names[number] = (await requests.send(["hi", f"answer {number}", "go on"])).conversation.name
-        assert len(set(names.values())) == 20
-        for number in range(20):
-            match = await requests.send(["hi", f"answer {number}", "go on", "yes", "and now"])
-            assert match.conversation.name == names[number]
-
-    asyncio.run(main())
+async def test_conversations_that_begin_alike_stay_apart_and_find_themselves_again() -> None:
+    requests = Requests()
+    names: dict[int, str] = {}
+    for number in range(20):
+        names[number] = (await requests.send(["hi", f"answer {number}", "go on"])).conversation.name
+    assert len(set(names.values())) == 20
+    for number in range(20):
+        match = await requests.send(["hi", f"answer {number}", "go on", "yes", "and now"])
+        assert match.conversation.name == names[number]
 
 
-def test_of_a_shared_store_the_conversation_that_goes_on_is_read_and_no_other() -> None:
-    async def main() -> None:
-        requests = Requests(shared=True)
-        for number in range(9):
-            match = await requests.send(["Hi", "Hello", f"Question {number}"])
-            conversation = match.conversation
-            conversation.source = b"saved"
-            requests.store.states[conversation.name] = GatewayConversation(
-                name=conversation.name, state=conversation.state, source=b"saved", count=0
-            )
-        requests.store.reads.clear()
-        match = await requests.send(["Hi", "Hello", "Question 8", "Answer", "And now?"])
-        assert match.conversation is conversation
-        assert requests.store.reads == [conversation.name]
+async def test_of_a_shared_store_the_conversation_that_goes_on_is_read_and_no_other() -> None:
+    requests = Requests(shared=True)
+    for number in range(9):
+        match = await requests.send(["Hi", "Hello", f"Question {number}"])
+        conversation = match.conversation
+        conversation.source = b"saved"
+        requests.store.states[conversation.name] = GatewayConversation(
+            name=conversation.name, state=conversation.state, source=b"saved", count=0
+        )
+    requests.store.reads.clear()
+    match = await requests.send(["Hi", "Hello", "Question 8", "Answer", "And now?"])
+    assert match.conversation is conversation
+    assert requests.store.reads == [conversation.name]
 
-        # Another process has continued it: then all that begin alike are read again.
-        stored = requests.store.states[conversation.name]
-        requests.store.states[conversation.name] = msgspec.structs.replace(stored, source=b"changed")
-        await requests.send(["Hi", "Hello", "Question 8", "Answer", "And now?", "Yes.", "Well?"])
-        assert "a family" in requests.store.reads
-
-    asyncio.run(main())
+    # Another process has continued it: then all that begin alike are read again.
+    stored = requests.store.states[conversation.name]
+    requests.store.states[conversation.name] = msgspec.structs.replace(stored, source=b"changed")
+    await requests.send(["Hi", "Hello", "Question 8", "Answer", "And now?", "Yes.", "Well?"])
+    assert "a family" in requests.store.reads
 
 
-def test_short_conversations_are_forgotten_by_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_short_conversations_are_forgotten_by_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation_index, "LIVE_BYTES", 50 * conversation_index.CONVERSATION_BYTES)
-
-    async def main() -> None:
-        requests = Requests()
-        for number in range(200):
-            await requests.send([f"question {number}"])
-        index = requests.index
-        assert len(index._live) < 50  # noqa: SLF001 - it must not grow
-        assert len(index._by_landmark) < 50  # noqa: SLF001 - it must not grow
-        assert len(index._by_family) < 50  # noqa: SLF001 - it must not grow
-        for number in range(190, 200):  # what was forgotten has made room for these
-            match = await requests.send([f"question {number}", "answer", "more"])
-            assert match.shared == 1
-
-    asyncio.run(main())
+    requests = Requests()
+    for number in range(200):
+        await requests.send([f"question {number}"])
+    index = requests.index
+    assert len(index._live) < 50  # noqa: SLF001 - it must not grow
+    assert len(index._by_landmark) < 50  # noqa: SLF001 - it must not grow
+    assert len(index._by_family) < 50  # noqa: SLF001 - it must not grow
+    for number in range(190, 200):  # what was forgotten has made room for these
+        match = await requests.send([f"question {number}", "answer", "more"])
+        assert match.shared == 1
 
 
-def test_a_conversation_that_is_too_large_for_the_memory_keeps_only_its_digests(
+async def test_a_conversation_that_is_too_large_for_the_memory_keeps_only_its_digests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(conversation_index, "LIVE_BYTES", 20_000)
-
-    async def main() -> None:
-        requests = Requests()
-        words = ["a" * 30_000, "answer", "go on"]
-        match = await requests.send(words)
-        assert match.conversation.turns == ()
-        assert not match.conversation.memo.parse.past.sources
-        assert not match.conversation.digests.segments
-        again = await requests.send([*words, "answer", "more"])
-        assert again.conversation is match.conversation
-
-    asyncio.run(main())
+    requests = Requests()
+    words = ["a" * 30_000, "answer", "go on"]
+    match = await requests.send(words)
+    assert match.conversation.turns == ()
+    assert not match.conversation.memo.parse.past.sources
+    assert not match.conversation.digests.segments
+    again = await requests.send([*words, "answer", "more"])
+    assert again.conversation is match.conversation
 
 
 @pytest.mark.parametrize("own_words", [["Hi"], ["Hi", "Hello", "More", "Yes.", "Well?"]])
 @pytest.mark.parametrize("same_ledger", [True, False])
-def test_what_another_process_saved_is_taken_over_unless_it_is_what_this_one_has_continued(
+async def test_what_another_process_saved_is_taken_over_unless_it_is_what_this_one_has_continued(
     own_words: list[str], *, same_ledger: bool
 ) -> None:
-    async def main() -> None:
-        conversation = (await Requests().send(own_words)).conversation
-        sent = {"messages": own_words}
-        conversation.note_sent(sent)
-        conversation.tools = ({"name": "read"},)
-        conversation.reported = Usage(input=9)
-        conversation.record.skip_to(3)
-        theirs = (await Requests().send(["Hi", "Hello", "More"])).conversation
-        ledger = theirs.state.ledger
-        if not same_ledger:
-            ledger = Ledger(cuts=(Cut(number=1, reason="over the trigger"),))
-        saved = msgspec.structs.replace(theirs.state, ledger=ledger, began=1)
-        conversation.accept(GatewayConversation(name="n", state=saved, source=b"theirs", count=0))
-        assert conversation.source == b"theirs"
-        assert conversation.record.count == 0  # it was begun anew since
-        if same_ledger and len(own_words) > 3:
-            assert conversation.request is sent
-            assert len(conversation.digests.chain) == len(own_words)
-        else:
-            assert conversation.state is saved
-            assert len(conversation.digests.chain) == 3
-            unknown: tuple[Any, ...] = (conversation.request, conversation.tools, conversation.reported)
-            assert unknown == (None, None, NOTHING_REPORTED)
-
-    asyncio.run(main())
+    conversation = (await Requests().send(own_words)).conversation
+    sent = {"messages": own_words}
+    conversation.note_sent(sent)
+    conversation.tools = ({"name": "read"},)
+    conversation.reported = Usage(input=9)
+    conversation.record.skip_to(3)
+    theirs = (await Requests().send(["Hi", "Hello", "More"])).conversation
+    ledger = theirs.state.ledger
+    if not same_ledger:
+        ledger = Ledger(cuts=(Cut(number=1, reason="over the trigger"),))
+    saved = msgspec.structs.replace(theirs.state, ledger=ledger, began=1)
+    conversation.accept(GatewayConversation(name="n", state=saved, source=b"theirs", count=0))
+    assert conversation.source == b"theirs"
+    assert conversation.record.count == 0  # it was begun anew since
+    if same_ledger and len(own_words) > 3:
+        assert conversation.request is sent
+        assert len(conversation.digests.chain) == len(own_words)
+    else:
+        assert conversation.state is saved
+        assert len(conversation.digests.chain) == 3
+        unknown: tuple[Any, ...] = (conversation.request, conversation.tools, conversation.reported)
+        assert unknown == (None, None, NOTHING_REPORTED)

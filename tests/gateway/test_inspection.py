@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from lamina import Budget
 from lamina.dialects.usage import Usage
@@ -15,8 +16,10 @@ from lamina.gateway.config import AccessToken
 from tests.conversations.recorded_talk import Received, StoreAsker
 from tests.conversations.truth import check_truth
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.running import open_client, proxied, run_gateway, settings_for
 from tests.gateway.upstream_stub import CACHED, SeenRequest, run_stub
+
+pytestmark = pytest.mark.anyio
 
 TOKENS = tuple(
     AccessToken(sha256=sha256(name.encode()).hexdigest(), workspace=name) for name in ("search", "sales")
@@ -24,100 +27,83 @@ TOKENS = tuple(
 PAGES = "/lamina/inspect/"
 
 
-def test_a_conversation_that_went_through_the_gateway_is_shown(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, tmp_path / "gateway.db")) as gateway,
-            open_client() as client,
+async def test_a_conversation_that_went_through_the_gateway_is_shown(tmp_path: Path) -> None:
+    async with proxied(tmp_path / "gateway.db") as (stub, gateway, client):
+        for steps in range(4):
+            address = f"{gateway.url}/v1/chat/completions"
+            async with client.post(address, data=dump(chat_request(steps)), headers=HEADERS) as answer:
+                assert answer.status == 200
+        async with client.get(gateway.url + PAGES) as page:
+            assert page.status == 200
+            assert b"static/app.js" in await page.read()
+        async with client.get(f"{gateway.url}/lamina/inspect", allow_redirects=False) as page:
+            assert (page.status, page.headers["location"]) == (307, PAGES)
+        async with client.get(f"{gateway.url}{PAGES}api/sessions") as page:
+            (session,) = (await page.json())["sessions"]
+        assert session["name"] == gateway.events("answered")[-1]["conversation"]
+        assert session["calls"] == 4
+        assert session["tokens"] == gateway.events("answered")[-1]["input"]
+        async with client.get(f"{gateway.url}{PAGES}api/session/{session['id']}") as page:
+            assert page.status == 200
+        for headers, status in (
+            ({"host": "evil.example"}, 421),
+            ({"origin": "https://evil.example"}, 403),
         ):
-            for steps in range(4):
-                address = f"{gateway.url}/v1/chat/completions"
-                async with client.post(address, data=dump(chat_request(steps)), headers=HEADERS) as answer:
-                    assert answer.status == 200
-            async with client.get(gateway.url + PAGES) as page:
-                assert page.status == 200
-                assert b"static/app.js" in await page.read()
-            async with client.get(f"{gateway.url}/lamina/inspect", allow_redirects=False) as page:
-                assert (page.status, page.headers["location"]) == (307, PAGES)
-            async with client.get(f"{gateway.url}{PAGES}api/sessions") as page:
-                (session,) = (await page.json())["sessions"]
-            assert session["name"] == gateway.events("answered")[-1]["conversation"]
-            assert session["calls"] == 4
-            assert session["tokens"] == gateway.events("answered")[-1]["input"]
-            async with client.get(f"{gateway.url}{PAGES}api/session/{session['id']}") as page:
-                assert page.status == 200
-            for headers, status in (
-                ({"host": "evil.example"}, 421),
-                ({"origin": "https://evil.example"}, 403),
-            ):
-                async with client.get(f"{gateway.url}{PAGES}api/sessions", headers=headers) as page:
-                    assert page.status == status
-            assert all("/lamina/inspect" not in seen.path for seen in stub.seen)
-
-    asyncio.run(main())
+            async with client.get(f"{gateway.url}{PAGES}api/sessions", headers=headers) as page:
+                assert page.status == status
+        assert all("/lamina/inspect" not in seen.path for seen in stub.seen)
 
 
-def test_a_token_opens_its_own_workspace_only(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, tmp_path / "gateway.db", tokens=TOKENS)) as gateway,
-            open_client() as client,
-        ):
-            headers = {**HEADERS, "x-lamina-token": "search"}
-            for steps in range(2):
-                address = f"{gateway.url}/v1/chat/completions"
-                async with client.post(address, data=dump(chat_request(steps)), headers=headers) as answer:
-                    assert answer.status == 200
-            sessions = f"{gateway.url}{PAGES}api/sessions"
-            counts = {"search": 1, "sales": 0}
-            cookies: set[str] = set()
-            for token, count in counts.items():
-                opened = client.get(f"{gateway.url}{PAGES}?token={token}", allow_redirects=False)
-                async with opened as page:
-                    assert page.status == 303
-                    assert page.headers["location"] == PAGES
-                    cookie, *attributes = page.headers["set-cookie"].split("; ")
-                for headers in ({"x-lamina-token": token}, {"cookie": f"other=1; {cookie}"}):
-                    async with client.get(sessions, headers=headers) as page:
-                        assert len((await page.json())["sessions"]) == count
-                assert f"Path={PAGES}" in attributes
-                assert "HttpOnly" in attributes
-                assert token not in cookie
-                cookies.add(cookie)
-            assert len(cookies) == 2
-            link = {
-                "sec-fetch-site": "cross-site",
-                "sec-fetch-mode": "navigate",
-                "sec-fetch-dest": "document",
-            }
-            for path, status in ((PAGES, 200), (f"{PAGES}api/sessions", 403)):
-                async with client.get(f"{gateway.url}{path}", headers={**link, "cookie": cookie}) as page:
-                    assert page.status == status  # a link in a message opens the page, and nothing else
-            async with client.get(f"{gateway.url}{PAGES}", headers=link) as page:
-                assert page.status == 401
-            async with client.get(f"{gateway.url}/metrics", headers={"cookie": cookie}) as page:
-                assert page.status == 401  # it opens the inspector's pages, and nothing else
-            name, _, value = cookie.partition("=")
-            later = f"{name}=9{value}"
-            for headers in ({}, {"x-lamina-token": "wrong"}, {"cookie": later}, {"cookie": f"{name}=1.2.3"}):
+async def test_a_token_opens_its_own_workspace_only(tmp_path: Path) -> None:
+    async with proxied(tmp_path / "gateway.db", tokens=TOKENS) as (_, gateway, client):
+        headers = {**HEADERS, "x-lamina-token": "search"}
+        for steps in range(2):
+            address = f"{gateway.url}/v1/chat/completions"
+            async with client.post(address, data=dump(chat_request(steps)), headers=headers) as answer:
+                assert answer.status == 200
+        sessions = f"{gateway.url}{PAGES}api/sessions"
+        counts = {"search": 1, "sales": 0}
+        cookies: set[str] = set()
+        for token, count in counts.items():
+            opened = client.get(f"{gateway.url}{PAGES}?token={token}", allow_redirects=False)
+            async with opened as page:
+                assert page.status == 303
+                assert page.headers["location"] == PAGES
+                cookie, *attributes = page.headers["set-cookie"].split("; ")
+            for headers in ({"x-lamina-token": token}, {"cookie": f"other=1; {cookie}"}):
                 async with client.get(sessions, headers=headers) as page:
-                    assert page.status == 401
+                    assert len((await page.json())["sessions"]) == count
+            assert f"Path={PAGES}" in attributes
+            assert "HttpOnly" in attributes
+            assert token not in cookie
+            cookies.add(cookie)
+        assert len(cookies) == 2
+        link = {
+            "sec-fetch-site": "cross-site",
+            "sec-fetch-mode": "navigate",
+            "sec-fetch-dest": "document",
+        }
+        for path, status in ((PAGES, 200), (f"{PAGES}api/sessions", 403)):
+            async with client.get(f"{gateway.url}{path}", headers={**link, "cookie": cookie}) as page:
+                assert page.status == status  # a link in a message opens the page, and nothing else
+        async with client.get(f"{gateway.url}{PAGES}", headers=link) as page:
+            assert page.status == 401
+        async with client.get(f"{gateway.url}/metrics", headers={"cookie": cookie}) as page:
+            assert page.status == 401  # it opens the inspector's pages, and nothing else
+        name, _, value = cookie.partition("=")
+        later = f"{name}=9{value}"
+        for headers in ({}, {"x-lamina-token": "wrong"}, {"cookie": later}, {"cookie": f"{name}=1.2.3"}):
+            async with client.get(sessions, headers=headers) as page:
+                assert page.status == 401
 
-    asyncio.run(main())
 
-
-def test_the_pages_can_be_switched_off() -> None:
-    async def main() -> None:
-        async with run_stub() as stub:
-            settings = msgspec.structs.replace(settings_for(stub), inspect=False)
-            async with run_gateway(settings) as gateway, open_client() as client:
-                async with client.get(gateway.url + PAGES) as page:
-                    await page.read()
-                assert [seen.path for seen in stub.seen] == [PAGES]
-
-    asyncio.run(main())
+async def test_the_pages_can_be_switched_off() -> None:
+    async with run_stub() as stub:
+        settings = msgspec.structs.replace(settings_for(stub), inspect=False)
+        async with run_gateway(settings) as gateway, open_client() as client:
+            async with client.get(gateway.url + PAGES) as page:
+                await page.read()
+            assert [seen.path for seen in stub.seen] == [PAGES]
 
 
 def receive(seen: SeenRequest) -> Received:
@@ -134,11 +120,7 @@ def test_the_page_shows_what_the_upstream_received_also_after_a_restart(tmp_path
     shown: list[Any] = []
 
     async def run_once(steps: list[int]) -> list[SeenRequest]:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, **settings)) as gateway,
-            open_client() as client,
-        ):
+        async with proxied(store, **settings) as (stub, gateway, client):
             for number in steps:
                 request = dump(messages_request(number))
                 address = f"{gateway.url}/v1/messages"
@@ -162,12 +144,9 @@ def test_the_page_shows_what_the_upstream_received_also_after_a_restart(tmp_path
     check_truth(received, StoreAsker(store), "default", probes=probes)
 
 
-def test_a_gateway_that_keeps_nothing_says_so() -> None:
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            async with client.get(f"{gateway.url}{PAGES}api/sessions") as page:
-                answer = await page.json()
-            assert answer["sessions"] == []
-            assert 'keep = "all"' in answer["problems"][0]["reason"]
-
-    asyncio.run(main())
+async def test_a_gateway_that_keeps_nothing_says_so() -> None:
+    async with proxied() as (_, gateway, client):
+        async with client.get(f"{gateway.url}{PAGES}api/sessions") as page:
+            answer = await page.json()
+        assert answer["sessions"] == []
+        assert 'keep = "all"' in answer["problems"][0]["reason"]

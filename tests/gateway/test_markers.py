@@ -18,6 +18,8 @@ from tests.gateway.growing import HEADERS, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.upstream_stub import run_stub
 
+pytestmark = pytest.mark.anyio
+
 MARKER = {"type": "ephemeral"}
 
 
@@ -83,7 +85,7 @@ def test_nothing_is_marked(breakpoints: Breakpoints, profile: str, steps: int) -
     assert seen.body == body
 
 
-def test_a_request_that_is_only_marked_is_not_counted_and_leaves_before_it_is_stored(
+async def test_a_request_that_is_only_marked_is_not_counted_and_leaves_before_it_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[str] = []
@@ -95,21 +97,17 @@ def test_a_request_that_is_only_marked_is_not_counted_and_leaves_before_it_is_st
     monkeypatch.setattr("lamina.gateway.saving.SAVE_PAUSE", 3_600.0)
     request = messages_request(4, size=20_000)
     bodies = [dump(request | {"messages": request["messages"][:length]}) for length in (3, 5, 7, 9)]
-
-    async def main() -> list[Any]:
-        async with run_stub() as stub:
-            settings = settings_for(stub, tmp_path / "store.db")
-            policy = Policy(counter=Counter(name="slow", count=count))
-            settings.upstreams["claude"] = UpstreamSettings(url=stub.url, profile="anthropic", policy=policy)
-            async with run_gateway(settings) as gateway, open_client() as client:
-                for body in bodies:
-                    url = f"{gateway.url}/v1/messages"
-                    async with client.post(url, data=body, headers=HEADERS) as answer:
-                        assert answer.status == 200, await answer.text()
-                async with open_store(settings.store) as store:
-                    assert [name async for name in list_conversations(store, WORKSPACE)] == []
-            return stub.seen
-
-    seen = asyncio.run(main())
+    async with run_stub() as stub:
+        settings = settings_for(stub, tmp_path / "store.db")
+        policy = Policy(counter=Counter(name="slow", count=count))
+        settings.upstreams["claude"] = UpstreamSettings(url=stub.url, profile="anthropic", policy=policy)
+        async with run_gateway(settings) as gateway, open_client() as client:
+            for body in bodies:
+                url = f"{gateway.url}/v1/messages"
+                async with client.post(url, data=body, headers=HEADERS) as answer:
+                    assert answer.status == 200, await answer.text()
+            async with open_store(settings.store) as store:
+                assert [name async for name in list_conversations(store, WORKSPACE)] == []
+        seen = stub.seen
     assert not counted
     assert all(each.json["messages"][-1]["content"][-1]["cache_control"] == MARKER for each in seen)

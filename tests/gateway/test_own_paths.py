@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 
+import pytest
+
 from lamina.gateway.routes import match_route
-from tests.gateway.running import open_client, run_gateway, settings_for
-from tests.gateway.upstream_stub import run_stub
+from tests.gateway.running import proxied
+
+pytestmark = pytest.mark.anyio
 
 PAGE = Path(__file__).parents[2] / "docs" / "gateway.md"
 
@@ -19,18 +21,14 @@ def list_rows(head: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `([^`]+)` \| \W*(\w+)", table, re.MULTILINE))
 
 
-def test_every_own_path_on_the_page_is_answered_by_the_gateway() -> None:
+async def test_every_own_path_on_the_page_is_answered_by_the_gateway() -> None:
     paths = list_rows("| path | gives | token |")
     assert len(paths) == 4
-
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            for path in paths:
-                async with client.get(f"{gateway.url}{path}") as answer:
-                    assert answer.status == 200, path
-            assert stub.seen == []
-
-    asyncio.run(main())
+    async with proxied() as (stub, gateway, client):
+        for path in paths:
+            async with client.get(f"{gateway.url}{path}") as answer:
+                assert answer.status == 200, path
+        assert stub.seen == []
 
 
 def test_the_page_says_which_requests_are_read() -> None:

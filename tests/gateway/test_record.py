@@ -18,7 +18,7 @@ from lamina.conversations.store import list_conversations, read_record
 from lamina.stores.address import open_store
 from tests.gateway.client_shapes import SHAPES
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.running import open_client, proxied, run_gateway, settings_for
 from tests.gateway.test_recall import (
     QUESTION,
     WINDOW,
@@ -30,6 +30,8 @@ from tests.gateway.test_recall import (
 from tests.gateway.test_sdks import gateway_in_thread
 from tests.gateway.upstream_stub import SeenRequest, run_stub
 from tests.wrapped.scripted_api import scripted_api
+
+pytestmark = pytest.mark.anyio
 
 ALL: dict[str, Any] = {"upstream": {"budget": Budget(window=8_000, reserve=500)}, "keep": "all"}
 
@@ -50,11 +52,7 @@ class Happened:
         return record, record.calls
 
 
-def happened(store: Path, workspace: str = "default") -> Happened:
-    return asyncio.run(read_happened(store, workspace))
-
-
-async def read_happened(store: Path, workspace: str = "default") -> Happened:
+async def happened(store: Path, workspace: str = "default") -> Happened:
     async with open_store(str(store)) as opened:
         names = [kept.name async for kept in list_conversations(opened, workspace)]
         return Happened([(name, await read_record(opened, workspace, name)) for name in names])
@@ -63,7 +61,7 @@ async def read_happened(store: Path, workspace: str = "default") -> Happened:
 async def wait_for_calls(store: Path, count: int, *, answered: int = 0) -> None:
     """Wait until the store has so many calls and so many answers: a gateway stores them a moment later."""
     for _ in range(1_500):
-        calls = [call for _, _, call in (await read_happened(store)).calls]
+        calls = [call for _, _, call in (await happened(store)).calls]
         if len(calls) >= count and sum(call.answer is not None for call in calls) >= answered:
             return
         await asyncio.sleep(0.02)
@@ -88,26 +86,18 @@ def unpack(seen: SeenRequest) -> bytes:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_every_body_that_left_is_in_the_record(tmp_path: Path, *, streams: bool) -> None:
+async def test_every_body_that_left_is_in_the_record(tmp_path: Path, *, streams: bool) -> None:
     """Thirty requests with cuts, an equal one twice, and the answers as they came."""
     store = tmp_path / "gateway.db"
     answers: list[bytes] = []
-
-    async def main() -> list[SeenRequest]:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, **ALL)) as gateway,
-            open_client() as client,
-        ):
-            for steps in [*range(30), 29]:
-                status, answer = await post(client, gateway.url, messages_request(steps, stream=streams))
-                assert status == 200
-                answers.append(answer)
-            assert gateway.events("cut")
-            return stub.seen
-
-    seen = asyncio.run(main())
-    record, calls = happened(store).only()
+    async with proxied(store, **ALL) as (stub, gateway, client):
+        for steps in [*range(30), 29]:
+            status, answer = await post(client, gateway.url, messages_request(steps, stream=streams))
+            assert status == 200
+            answers.append(answer)
+        assert gateway.events("cut")
+        seen = stub.seen
+    record, calls = (await happened(store)).only()
     assert [record.sent_body(call) for call in calls] == [request.body for request in seen]
     asked = [dump(messages_request(steps, stream=streams)) for steps in [*range(30), 29]]
     assert [record.came_body(call) for call in calls] == asked
@@ -124,46 +114,30 @@ def test_every_body_that_left_is_in_the_record(tmp_path: Path, *, streams: bool)
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_bodies_of_each_client_are_kept_as_they_left(name: str, tmp_path: Path) -> None:
+async def test_bodies_of_each_client_are_kept_as_they_left(name: str, tmp_path: Path) -> None:
     """Each client writes its JSON in its own way. Packed ones are kept unpacked."""
     store = tmp_path / "gateway.db"
-
-    async def main() -> list[SeenRequest]:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, keep="all")) as gateway,
-            open_client() as client,
-        ):
-            for steps in range(4):
-                for conversation in range(3):
-                    request = SHAPES[name](conversation, steps)
-                    url = gateway.url + request.path
-                    async with client.post(url, data=request.body, headers=request.headers) as answer:
-                        assert answer.status == 200
-                        await answer.read()
-            return stub.seen
-
-    seen = asyncio.run(main())
-    assert sorted(filter(None, happened(store).bodies())) == sorted(map(unpack, seen))
+    async with proxied(store, keep="all") as (stub, gateway, client):
+        for steps in range(4):
+            for conversation in range(3):
+                request = SHAPES[name](conversation, steps)
+                url = gateway.url + request.path
+                async with client.post(url, data=request.body, headers=request.headers) as answer:
+                    assert answer.status == 200
+                    await answer.read()
+        seen = stub.seen
+    assert sorted(filter(None, (await happened(store)).bodies())) == sorted(map(unpack, seen))
 
 
-def test_a_refused_request_and_the_shorter_one_are_two(tmp_path: Path) -> None:
+async def test_a_refused_request_and_the_shorter_one_are_two(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
-
-    async def main() -> list[SeenRequest]:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, keep="all", upstream={"budget": 100_000})) as gateway,
-            open_client() as client,
-        ):
-            await post(client, gateway.url, messages_request(3))
-            stub.window = 20_000
-            status, _ = await post(client, gateway.url, messages_request(12))
-            assert status == 200
-            return stub.seen
-
-    seen = asyncio.run(main())
-    record, calls = happened(store).only()
+    async with proxied(store, keep="all", upstream={"budget": 100_000}) as (stub, gateway, client):
+        await post(client, gateway.url, messages_request(3))
+        stub.window = 20_000
+        status, _ = await post(client, gateway.url, messages_request(12))
+        assert status == 200
+        seen = stub.seen
+    record, calls = (await happened(store)).only()
     assert [record.sent_body(call) for call in calls] == [request.body for request in seen]
     refused, shorter = calls[-2:]
     assert refused.answer is not None
@@ -177,21 +151,13 @@ async def hang_up(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
-def test_failures_are_noted(tmp_path: Path) -> None:
+async def test_failures_are_noted(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
-
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, keep="all")) as gateway,
-            open_client() as client,
-        ):
-            assert (await post(client, gateway.url, messages_request(1)))[0] == 200
-            stub.play(hang_up, hang_up)  # the gateway asks once more
-            assert (await post(client, gateway.url, messages_request(2)))[0] == 502
-
-    asyncio.run(main())
-    _, [answered, failed] = happened(store).only()
+    async with proxied(store, keep="all") as (stub, gateway, client):
+        assert (await post(client, gateway.url, messages_request(1)))[0] == 200
+        stub.play(hang_up, hang_up)  # the gateway asks once more
+        assert (await post(client, gateway.url, messages_request(2)))[0] == 502
+    _, [answered, failed] = (await happened(store)).only()
     assert answered.answer is not None
     assert answered.answer.status == 200
     assert failed.answer is not None
@@ -199,91 +165,63 @@ def test_failures_are_noted(tmp_path: Path) -> None:
     assert "failed" in failed.answer.error
 
 
-def test_what_is_only_lowered_is_said_and_bodies_are_not_kept(tmp_path: Path) -> None:
+async def test_what_is_only_lowered_is_said_and_bodies_are_not_kept(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
     settings = {**ALL, "keep": "lowered"}
-
-    async def main() -> list[SeenRequest]:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, **settings)) as gateway,
-            open_client() as client,
-        ):
-            for steps in range(20):
-                await post(client, gateway.url, chat_request(steps), "/v1/chat/completions")
-            return stub.seen
-
-    seen = asyncio.run(main())
-    record, calls = happened(store).only()
+    async with proxied(store, **settings) as (stub, gateway, client):
+        for steps in range(20):
+            await post(client, gateway.url, chat_request(steps), "/v1/chat/completions")
+        seen = stub.seen
+    record, calls = (await happened(store)).only()
     assert [record.sent_body(call) for call in calls] == [None] * 20
     assert [call.request.size for call in calls] == [len(request.body) for request in seen]
     assert record.segments  # what was lowered
     assert all(call.answer is not None and call.answer.usage is not None for call in calls)
 
 
-def test_two_gateways_write_one_record(tmp_path: Path) -> None:
+async def test_two_gateways_write_one_record(tmp_path: Path) -> None:
     """Requests of one conversation go to two gateways in turn, as behind a balancer."""
     store = tmp_path / "gateway.db"
-
-    async def main() -> list[SeenRequest]:
-        async with run_stub() as stub:
-            settings = settings_for(stub, store, workers=2, **ALL)
-            async with run_gateway(settings) as one, run_gateway(settings) as other, open_client() as client:
-                for steps in range(24):
-                    url = (one, other)[steps % 2].url
-                    assert (await post(client, url, messages_request(steps)))[0] == 200
-            return stub.seen
-
-    seen = asyncio.run(main())
-    found = happened(store)
+    async with run_stub() as stub:
+        settings = settings_for(stub, store, workers=2, **ALL)
+        async with run_gateway(settings) as one, run_gateway(settings) as other, open_client() as client:
+            for steps in range(24):
+                url = (one, other)[steps % 2].url
+                assert (await post(client, url, messages_request(steps)))[0] == 200
+        seen = stub.seen
+    found = await happened(store)
     assert sorted(filter(None, found.bodies())) == sorted(request.body for request in seen)
     assert len(found.records) == 1
     stored = store.stat().st_size
     assert stored < 12 * len(seen[-1].body) + 400_000
 
 
-def test_the_record_goes_on_after_a_restart(tmp_path: Path) -> None:
+async def test_the_record_goes_on_after_a_restart(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
-
-    async def main() -> list[SeenRequest]:
-        async with run_stub() as stub, open_client() as client:
-            for start in (0, 10):
-                async with run_gateway(settings_for(stub, store, **ALL)) as gateway:
-                    for steps in range(start, start + 10):
-                        assert (await post(client, gateway.url, messages_request(steps)))[0] == 200
-            return stub.seen
-
-    seen = asyncio.run(main())
-    record, calls = happened(store).only()
+    async with run_stub() as stub, open_client() as client:
+        for start in (0, 10):
+            async with run_gateway(settings_for(stub, store, **ALL)) as gateway:
+                for steps in range(start, start + 10):
+                    assert (await post(client, gateway.url, messages_request(steps)))[0] == 200
+        seen = stub.seen
+    record, calls = (await happened(store)).only()
     assert [record.sent_body(call) for call in calls] == [request.body for request in seen]
 
 
-def test_the_record_is_no_longer_than_the_conversation(tmp_path: Path) -> None:
+async def test_the_record_is_no_longer_than_the_conversation(tmp_path: Path) -> None:
     """A hundred requests of up to 240 KB: what is stored grows with the text, not with its square."""
     store = tmp_path / "gateway.db"
 
-    async def main() -> int:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, keep="all")) as gateway,
-            open_client() as client,
-        ):
-            for steps in range(100):
-                assert (await post(client, gateway.url, messages_request(steps)))[0] == 200
-            return len(stub.seen[-1].body)
-
-    last = asyncio.run(main())
-    record, calls = happened(store).only()
+    async with proxied(store, keep="all") as (stub, gateway, client):
+        for steps in range(100):
+            assert (await post(client, gateway.url, messages_request(steps)))[0] == 200
+    record, calls = (await happened(store)).only()
     assert len(calls) == 100
-
-    async def count() -> int:
-        async with open_store(str(store)) as opened:
-            [kept] = [kept async for kept in list_conversations(opened, "default")]
-            assert kept.state.title == "Do it."
-            assert (kept.state.door, kept.state.keep) == ("gateway", "all")
-        return store.stat().st_size
-
-    assert asyncio.run(count()) < 3 * last
+    async with open_store(str(store)) as opened:
+        [kept] = [kept async for kept in list_conversations(opened, "default")]
+    assert kept.state.title == "Do it."
+    assert (kept.state.door, kept.state.keep) == ("gateway", "all")
+    assert store.stat().st_size < 3 * len(stub.seen[-1].body)
     assert json.loads(record.sent_body(calls[-1]) or b"")["messages"]
 
 
@@ -299,7 +237,7 @@ def test_recalls_are_requests_of_their_own(wire: Wire, tmp_path: Path) -> None:
         history += [*reply.turns, wire.user("Thanks.")]
         with gateway_in_thread(settings) as gateway:
             wire.ask(gateway.url, history)
-    record, calls = happened(store).only()
+    record, calls = asyncio.run(happened(store)).only()
     assert [json.loads(record.sent_body(call) or b"") for call in calls] == api.requests
     assert [call.request.why for call in calls] == ["", "recall", ""]
     assert calls[1].request.follows == calls[0].request.id

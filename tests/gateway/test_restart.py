@@ -28,6 +28,8 @@ from tests.gateway.upstream_stub import Stub, run_stub
 from tests.servers.ports import free_port
 from tests.servers.postgres import postgres
 
+pytestmark = pytest.mark.anyio
+
 SETTINGS = """
 port = {port}
 store = "{store}"
@@ -131,53 +133,42 @@ async def twin_of(folder: Path, *, steps: int = STEPS) -> list[bytes]:
         return await converse(stub, [folder / "twin.db"], restart=False, steps=steps)
 
 
-def test_kill_9_while_it_answers_and_right_after(tmp_path: Path) -> None:
+async def test_kill_9_while_it_answers_and_right_after(tmp_path: Path) -> None:
     """In the middle of the first request that is cut, and as soon as a later one was answered."""
-
-    async def main() -> None:
-        twin = await twin_of(tmp_path)
-        first_cut = next(step for step in range(STEPS) if twin[step] != dump(messages_request(step)))
-        async with run_stub() as stub, run_process(tmp_path, stub) as gateway:
-            for step in range(STEPS):
-                if step == first_cut:
-                    stub.play(answer_late(2))
-                    sending = asyncio.ensure_future(post_until_answered(gateway.url, messages_request(step)))
-                    before = len(stub.seen)
-                    assert await until(lambda seen=before: len(stub.seen) > seen, 30)  # type: ignore[misc]
-                    await gateway.kill()
-                    await gateway.start()
-                    await sending
-                    continue
-                await post_until_answered(gateway.url, messages_request(step))
-                if step == first_cut + 2:
-                    await gateway.kill()
-                    await gateway.start()
-            assert once_each([seen.body for seen in stub.seen]) == twin
-
-    asyncio.run(main())
+    twin = await twin_of(tmp_path)
+    first_cut = next(step for step in range(STEPS) if twin[step] != dump(messages_request(step)))
+    async with run_stub() as stub, run_process(tmp_path, stub) as gateway:
+        for step in range(STEPS):
+            if step == first_cut:
+                stub.play(answer_late(2))
+                sending = asyncio.ensure_future(post_until_answered(gateway.url, messages_request(step)))
+                before = len(stub.seen)
+                assert await until(lambda seen=before: len(stub.seen) > seen, 30)  # type: ignore[misc]
+                await gateway.kill()
+                await gateway.start()
+                await sending
+                continue
+            await post_until_answered(gateway.url, messages_request(step))
+            if step == first_cut + 2:
+                await gateway.kill()
+                await gateway.start()
+        assert once_each([seen.body for seen in stub.seen]) == twin
 
 
-def test_several_workers_share_one_store(tmp_path: Path) -> None:
-    async def main() -> None:
-        twin = await twin_of(tmp_path)
-        async with run_stub() as stub, run_process(tmp_path, stub, workers=2) as gateway:
-            for step in range(STEPS):
-                await post_until_answered(gateway.url, messages_request(step))  # a new connection each time
-            assert once_each([seen.body for seen in stub.seen]) == twin
-
-    asyncio.run(main())
+async def test_several_workers_share_one_store(tmp_path: Path) -> None:
+    twin = await twin_of(tmp_path)
+    async with run_stub() as stub, run_process(tmp_path, stub, workers=2) as gateway:
+        for step in range(STEPS):
+            await post_until_answered(gateway.url, messages_request(step))  # a new connection each time
+        assert once_each([seen.body for seen in stub.seen]) == twin
 
 
-def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+async def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     """They would hold the port, and the gateway could not be started again."""
-
-    async def main() -> None:
-        async with run_stub() as stub, run_process(tmp_path, stub, workers=2) as gateway:
-            await gateway.kill(workers=False)
-            assert await until(lambda: not is_open(gateway.port), 60)
-            await gateway.start()
-
-    asyncio.run(main())
+    async with run_stub() as stub, run_process(tmp_path, stub, workers=2) as gateway:
+        await gateway.kill(workers=False)
+        assert await until(lambda: not is_open(gateway.port), 60)
+        await gateway.start()
 
 
 class IdleProcess:
@@ -238,30 +229,26 @@ def test_another_host_goes_on_over_postgresql(tmp_path: Path) -> None:
         asyncio.run(main(server.url))
 
 
-def test_kill_9_loses_at_most_what_was_in_flight_of_the_record(tmp_path: Path) -> None:
+async def test_kill_9_loses_at_most_what_was_in_flight_of_the_record(tmp_path: Path) -> None:
     """Killed in the middle of an answer: the record has that request without one, and all others whole."""
     killed_at = 6
-
-    async def main() -> list[bytes]:
-        async with run_stub() as stub, run_process(tmp_path, stub, keep="all") as gateway:
-            for step in range(12):
-                if step == killed_at:
-                    stub.play(answer_late(30))
-                    sending = asyncio.ensure_future(post_until_answered(gateway.url, messages_request(step)))
-                    before = len(stub.seen)
-                    assert await until(lambda seen=before: len(stub.seen) > seen, 30)  # type: ignore[misc]
-                    await wait_for_calls(tmp_path / "gateway.db", killed_at + 1)
-                    await gateway.kill()
-                    await gateway.start()
-                    await sending
-                    continue
-                await post_until_answered(gateway.url, messages_request(step))
-            sent = len(stub.seen)
-            await wait_for_calls(tmp_path / "gateway.db", sent, answered=sent - 1)
-            return [seen.body for seen in stub.seen]
-
-    bodies = asyncio.run(main())
-    record, calls = happened(tmp_path / "gateway.db").only()
+    async with run_stub() as stub, run_process(tmp_path, stub, keep="all") as gateway:
+        for step in range(12):
+            if step == killed_at:
+                stub.play(answer_late(30))
+                sending = asyncio.ensure_future(post_until_answered(gateway.url, messages_request(step)))
+                before = len(stub.seen)
+                assert await until(lambda seen=before: len(stub.seen) > seen, 30)  # type: ignore[misc]
+                await wait_for_calls(tmp_path / "gateway.db", killed_at + 1)
+                await gateway.kill()
+                await gateway.start()
+                await sending
+                continue
+            await post_until_answered(gateway.url, messages_request(step))
+        sent = len(stub.seen)
+        await wait_for_calls(tmp_path / "gateway.db", sent, answered=sent - 1)
+        bodies = [seen.body for seen in stub.seen]
+    record, calls = (await happened(tmp_path / "gateway.db")).only()
     assert [record.sent_body(call) for call in calls] == bodies
     unanswered = [number for number, call in enumerate(calls) if call.answer is None]
     assert unanswered == [killed_at]

@@ -25,10 +25,12 @@ from lamina.gateway.config import DEFAULT_UPSTREAMS, GatewaySettings
 from lamina.gateway.supervisor import GatewayNotStarted, GatewaySupervisor
 from tests.cli.running import run
 from tests.gateway.growing import dump, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for, until
+from tests.gateway.running import proxied, settings_for, until
 from tests.gateway.test_conversations import post
 from tests.gateway.test_restart import once_each, post_until_answered, twin_of
 from tests.gateway.upstream_stub import SAID, Stub, run_stub
+
+pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CLIENT = str(Path(__file__).with_name("scripted_client.py"))
@@ -120,33 +122,32 @@ def read_log(path: Path) -> GatewayAccount:
 
 
 @pytest.mark.thorough  # it imports two SDKs; the tests below send the same without them
-def test_sdks_are_pointed_at_a_gateway_and_the_upstream_of_the_environment_stays(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with run_stub() as stub:
-            log = tmp_path / "g.db.requests.jsonl"
-            running = Running(
-                tmp_path,
-                "--store",
-                str(tmp_path / "g.db"),
-                ANTHROPIC_BASE_URL=stub.url,
-                OPENAI_BASE_URL=f"{stub.url}/v1",
-                STATUS="7",
-            )
-            done = await running.finish("sdks")
-            assert done.code == 7, done.err
-            assert done.report["answers"] == [SAID, SAID]
-            variables = done.report["variables"]
-            assert variables["ANTHROPIC_BASE_URL"].startswith("http://127.0.0.1:")
-            assert variables["ANTHROPIC_BASE_URL"] != stub.url
-            assert variables["OPENAI_BASE_URL"] == variables["ANTHROPIC_BASE_URL"] + "/v1"
-            assert [seen.path for seen in stub.seen] == ["/v1/messages", "/v1/chat/completions"]
-            account = read_log(log)
-            assert account.requests == len(stub.seen)
-            assert done.lines == account.write_lines()
-            assert account.cost is not None
-            assert account.cost > 0
-
-    asyncio.run(main())
+async def test_sdks_are_pointed_at_a_gateway_and_the_upstream_of_the_environment_stays(
+    tmp_path: Path,
+) -> None:
+    async with run_stub() as stub:
+        log = tmp_path / "g.db.requests.jsonl"
+        running = Running(
+            tmp_path,
+            "--store",
+            str(tmp_path / "g.db"),
+            ANTHROPIC_BASE_URL=stub.url,
+            OPENAI_BASE_URL=f"{stub.url}/v1",
+            STATUS="7",
+        )
+        done = await running.finish("sdks")
+        assert done.code == 7, done.err
+        assert done.report["answers"] == [SAID, SAID]
+        variables = done.report["variables"]
+        assert variables["ANTHROPIC_BASE_URL"].startswith("http://127.0.0.1:")
+        assert variables["ANTHROPIC_BASE_URL"] != stub.url
+        assert variables["OPENAI_BASE_URL"] == variables["ANTHROPIC_BASE_URL"] + "/v1"
+        assert [seen.path for seen in stub.seen] == ["/v1/messages", "/v1/chat/completions"]
+        account = read_log(log)
+        assert account.requests == len(stub.seen)
+        assert done.lines == account.write_lines()
+        assert account.cost is not None
+        assert account.cost > 0
 
 
 async def grow(folder: Path, stub: Stub, *, steps: int = STEPS, **environment: str) -> Finished:
@@ -166,46 +167,39 @@ async def grow(folder: Path, stub: Stub, *, steps: int = STEPS, **environment: s
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the client finds the gateway in /proc")
-def test_a_gateway_that_is_killed_comes_back_and_the_conversation_goes_on(tmp_path: Path) -> None:
+async def test_a_gateway_that_is_killed_comes_back_and_the_conversation_goes_on(tmp_path: Path) -> None:
     """The upstream sees what it would have seen, and the closing lines are the account of the log."""
-
-    async def main() -> None:
-        twin = await twin_of(tmp_path, steps=STEPS)
-        first_cut = next(step for step in range(STEPS) if twin[step] != dump(messages_request(step)))
-        async with run_stub() as stub:
-            # The client waits until the log has the last answer. What else the log says of a cut follows that
-            # line, so the gateway is killed one answer later.
-            done = await grow(tmp_path / "killed", stub, KILLED_AT=str(first_cut + 2))
-            assert once_each([seen.body for seen in stub.seen]) == twin
-            # The spare one is killed as well: before it has taken over, or after.
-            assert re.fullmatch(r"the gateway died and was started again \([12]\)", done.lines[0])
-            account = read_log(tmp_path / "killed" / "g.db.requests.jsonl")
-            assert done.lines[1:] == account.write_lines()
-            assert account.requests + account.broken_off == len(stub.seen)
-            assert account.cuts == 1
-            assert account.cost is not None
-            assert account.cost_without is not None
-            assert account.cost_without > account.cost
-
-    asyncio.run(main())
+    twin = await twin_of(tmp_path, steps=STEPS)
+    first_cut = next(step for step in range(STEPS) if twin[step] != dump(messages_request(step)))
+    async with run_stub() as stub:
+        # The client waits until the log has the last answer. What else the log says of a cut follows that
+        # line, so the gateway is killed one answer later.
+        done = await grow(tmp_path / "killed", stub, KILLED_AT=str(first_cut + 2))
+        assert once_each([seen.body for seen in stub.seen]) == twin
+        # The spare one is killed as well: before it has taken over, or after.
+        assert re.fullmatch(r"the gateway died and was started again \([12]\)", done.lines[0])
+        account = read_log(tmp_path / "killed" / "g.db.requests.jsonl")
+        assert done.lines[1:] == account.write_lines()
+        assert account.requests + account.broken_off == len(stub.seen)
+        assert account.cuts == 1
+        assert account.cost is not None
+        assert account.cost_without is not None
+        assert account.cost_without > account.cost
 
 
-def test_a_spare_gateway_takes_over_on_the_same_port(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with run_stub() as stub:
-            account = GatewayAccount()
-            settings = settings_for(stub, tmp_path / "g.db")
-            with GatewaySupervisor(settings, account.read_event) as gateway:
-                for step in range(2):
-                    pid = gateway.pid
-                    await post_until_answered(gateway.url, messages_request(step))
-                    os.kill(pid, signal.SIGKILL)
-                    await post_until_answered(gateway.url, messages_request(step))
-                    assert gateway.pid != pid
-                assert gateway.restarts == 2
-            assert not _is_alive(gateway.pid)
-
-    asyncio.run(main())
+async def test_a_spare_gateway_takes_over_on_the_same_port(tmp_path: Path) -> None:
+    async with run_stub() as stub:
+        account = GatewayAccount()
+        settings = settings_for(stub, tmp_path / "g.db")
+        with GatewaySupervisor(settings, account.read_event) as gateway:
+            for step in range(2):
+                pid = gateway.pid
+                await post_until_answered(gateway.url, messages_request(step))
+                os.kill(pid, signal.SIGKILL)
+                await post_until_answered(gateway.url, messages_request(step))
+                assert gateway.pid != pid
+            assert gateway.restarts == 2
+        assert not _is_alive(gateway.pid)
 
 
 def _is_alive(pid: int) -> bool:
@@ -216,17 +210,14 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def test_signals_reach_the_client_and_its_end_is_the_end(tmp_path: Path) -> None:
-    async def main() -> None:
-        running = Running(tmp_path, "--keep", "nothing")
-        process = await running.start("wait")
-        assert await until(lambda: running.report.exists() and running.report.read_text() != "", 60)
-        process.send_signal(signal.SIGTERM)
-        done = await running.finish()
-        assert done.code == 33
-        assert done.lines[0].startswith("0 requests in 0 conversations")
-
-    asyncio.run(main())
+async def test_signals_reach_the_client_and_its_end_is_the_end(tmp_path: Path) -> None:
+    running = Running(tmp_path, "--keep", "nothing")
+    process = await running.start("wait")
+    assert await until(lambda: running.report.exists() and running.report.read_text() != "", 60)
+    process.send_signal(signal.SIGTERM)
+    done = await running.finish()
+    assert done.code == 33
+    assert done.lines[0].startswith("0 requests in 0 conversations")
 
 
 def test_a_signal_while_the_client_starts_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,41 +236,31 @@ def test_a_client_that_a_signal_ends_gives_128_and_its_number() -> None:
     assert run_client(("sh", "-c", "kill -KILL $$"), os.environ) == 128 + signal.SIGKILL
 
 
-def test_without_a_gateway_the_client_runs_on_its_own_address(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with run_stub() as stub:
-            (tmp_path / "file").write_text("not a store")
-            running = Running(
-                tmp_path,
-                "--store",
-                str(tmp_path / "file" / "g.db"),
-                ANTHROPIC_BASE_URL=stub.url,
-            )
-            done = await running.finish("ask")
-            assert done.code == 0, done.err
-            assert done.report["variables"]["ANTHROPIC_BASE_URL"] == stub.url
-            assert "the gateway did not start, so" in done.err
-            assert len(stub.seen) == 1
-
-    asyncio.run(main())
+async def test_without_a_gateway_the_client_runs_on_its_own_address(tmp_path: Path) -> None:
+    async with run_stub() as stub:
+        (tmp_path / "file").write_text("not a store")
+        running = Running(
+            tmp_path,
+            "--store",
+            str(tmp_path / "file" / "g.db"),
+            ANTHROPIC_BASE_URL=stub.url,
+        )
+        done = await running.finish("ask")
+        assert done.code == 0, done.err
+        assert done.report["variables"]["ANTHROPIC_BASE_URL"] == stub.url
+        assert "the gateway did not start, so" in done.err
+        assert len(stub.seen) == 1
 
 
-def test_a_gateway_that_runs_already_is_used(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub)) as gateway,
-            open_client() as client,
-        ):
-            await post(client, gateway.url, messages_request(0))
-            done = await Running(tmp_path, "--gateway", gateway.url).finish("ask")
-            assert done.code == 0, done.err
-            variables = done.report["variables"]
-            assert variables["ANTHROPIC_BASE_URL"] == gateway.url
-            assert variables["OPENAI_BASE_URL"] == f"{gateway.url}/v1"
-            assert "lamina tail" in done.lines[0]
-
-    asyncio.run(main())
+async def test_a_gateway_that_runs_already_is_used(tmp_path: Path) -> None:
+    async with proxied() as (_, gateway, client):
+        await post(client, gateway.url, messages_request(0))
+        done = await Running(tmp_path, "--gateway", gateway.url).finish("ask")
+        assert done.code == 0, done.err
+        variables = done.report["variables"]
+        assert variables["ANTHROPIC_BASE_URL"] == gateway.url
+        assert variables["OPENAI_BASE_URL"] == f"{gateway.url}/v1"
+        assert "lamina tail" in done.lines[0]
 
 
 def test_a_gateway_that_does_not_start_says_why(tmp_path: Path) -> None:

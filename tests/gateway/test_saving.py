@@ -17,6 +17,8 @@ from lamina.gateway.saving import SAVED_TOGETHER, ConversationSaver
 from lamina.gateway.store_access import GatewayConversation, StoreGone
 from lamina.stores.port import StoredHead
 
+pytestmark = pytest.mark.anyio
+
 
 class FailingStore:
     """A store that is gone for its first calls. `saved` are the records that it got."""
@@ -33,25 +35,22 @@ class FailingStore:
         return b"state"
 
 
-def test_records_that_wait_are_saved_once_when_the_store_is_back() -> None:
-    async def main() -> None:
-        store: Any = FailingStore(2)
-        saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
-        conversation = LiveConversation("default", "name", "family", ConversationState())
-        conversation.add_records([b"first"])
-        saver.save_later(conversation)
-        assert not await saver.flush()
-        conversation.add_records([b"second"])
-        assert not await saver.flush()
-        assert await saver.flush()
-        assert await saver.flush()
-        assert store.saved == [b"first", b"second"]
-
-    asyncio.run(main())
+async def test_records_that_wait_are_saved_once_when_the_store_is_back() -> None:
+    store: Any = FailingStore(2)
+    saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
+    conversation = LiveConversation("default", "name", "family", ConversationState())
+    conversation.add_records([b"first"])
+    saver.save_later(conversation)
+    assert not await saver.flush()
+    conversation.add_records([b"second"])
+    assert not await saver.flush()
+    assert await saver.flush()
+    assert await saver.flush()
+    assert store.saved == [b"first", b"second"]
 
 
 @pytest.mark.parametrize("way", ["record_soon", "save_later"])
-def test_a_save_that_nobody_waits_for_any_more_is_not_made_twice(way: str) -> None:
+async def test_a_save_that_nobody_waits_for_any_more_is_not_made_twice(way: str) -> None:
     """A client goes away, and its task is cancelled, while the store commits what that task saves."""
 
     class CommittingStore:
@@ -72,26 +71,23 @@ def test_a_save_that_nobody_waits_for_any_more_is_not_made_twice(way: str) -> No
             await asyncio.sleep(0.01)
             self.records += records
 
-    async def main() -> None:
-        store: Any = CommittingStore()
-        saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
-        conversation = LiveConversation("default", "name", "family", ConversationState())
-        conversation.add_records([b"first"])
-        getattr(saver, way)(conversation)
-        flush = saver.flush_records if way == "record_soon" else saver.flush
-        saving = asyncio.ensure_future(flush())
-        await store.commits.wait()
-        saving.cancel()
-        await asyncio.wait({saving})
-        conversation.add_records([b"second"])
-        getattr(saver, way)(conversation)
-        assert await flush()
-        assert store.records == [b"first", b"second"]
-
-    asyncio.run(main())
+    store: Any = CommittingStore()
+    saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
+    conversation = LiveConversation("default", "name", "family", ConversationState())
+    conversation.add_records([b"first"])
+    getattr(saver, way)(conversation)
+    flush = saver.flush_records if way == "record_soon" else saver.flush
+    saving = asyncio.ensure_future(flush())
+    await store.commits.wait()
+    saving.cancel()
+    await asyncio.wait({saving})
+    conversation.add_records([b"second"])
+    getattr(saver, way)(conversation)
+    assert await flush()
+    assert store.records == [b"first", b"second"]
 
 
-def test_what_happens_while_a_conversation_is_saved_is_saved_the_next_time() -> None:
+async def test_what_happens_while_a_conversation_is_saved_is_saved_the_next_time() -> None:
     conversation = LiveConversation("default", "name", "family", ConversationState())
 
     class BusyStore:
@@ -109,16 +105,12 @@ def test_what_happens_while_a_conversation_is_saved_is_saved_the_next_time() -> 
     saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
     conversation.add_records([b"a request"])
     saver.save_later(conversation)
-
-    async def main() -> None:
-        assert await saver.flush()
-        assert await saver.flush()
-
-    asyncio.run(main())
+    assert await saver.flush()
+    assert await saver.flush()
     assert store.records == [b"a request", b"an answer"]
 
 
-def test_conversations_that_wait_are_saved_together() -> None:
+async def test_conversations_that_wait_are_saved_together() -> None:
     """One by one, a busy gateway would begin conversations faster than it saves them."""
     running: list[int] = [0]
     most: list[int] = [0]
@@ -131,16 +123,11 @@ def test_conversations_that_wait_are_saved_together() -> None:
             running[0] -= 1
             return b"state"
 
-    async def main() -> None:
-        store: Any = SlowStore()
-        saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
-        for number in range(40):
-            saver.save_later(
-                LiveConversation("default", f"{number}", f"family {number}", ConversationState())
-            )
-        assert await saver.flush()
-
-    asyncio.run(main())
+    store: Any = SlowStore()
+    saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
+    for number in range(40):
+        saver.save_later(LiveConversation("default", f"{number}", f"family {number}", ConversationState()))
+    assert await saver.flush()
     assert most[0] == SAVED_TOGETHER
 
 
@@ -168,21 +155,18 @@ class SharedStore:
         return self.records[after:]
 
 
-def test_a_record_that_another_process_has_continued_is_read_again_and_written_after_it() -> None:
-    async def main() -> None:
-        store: Any = SharedStore(failures=2)
-        saver = ConversationSaver(store, ConversationIndex(store, shared=True), GatewayMetrics())
-        conversation = LiveConversation("default", "name", "family", ConversationState())
-        conversation.add_records([b"first"])
-        saver.record_soon(conversation)
-        for _ in range(2):
-            assert not await saver.flush_records()
-            assert store.records == [b"of another process"]
-        assert await saver.flush_records()
-        assert await saver.flush_records()
-        assert store.records == [b"of another process", b"first"]
-
-    asyncio.run(main())
+async def test_a_record_that_another_process_has_continued_is_read_again_and_written_after_it() -> None:
+    store: Any = SharedStore(failures=2)
+    saver = ConversationSaver(store, ConversationIndex(store, shared=True), GatewayMetrics())
+    conversation = LiveConversation("default", "name", "family", ConversationState())
+    conversation.add_records([b"first"])
+    saver.record_soon(conversation)
+    for _ in range(2):
+        assert not await saver.flush_records()
+        assert store.records == [b"of another process"]
+    assert await saver.flush_records()
+    assert await saver.flush_records()
+    assert store.records == [b"of another process", b"first"]
 
 
 @pytest.mark.parametrize("was_cut", [True, False])
@@ -223,23 +207,20 @@ class ContestedStore:
 
 @pytest.mark.parametrize("is_left", [False, True])
 @pytest.mark.parametrize("saved_requests", [2, 4])
-def test_only_a_later_request_of_a_conversation_in_use_is_saved_over_what_another_process_saved(
+async def test_only_a_later_request_of_a_conversation_in_use_is_saved_over_what_another_process_saved(
     saved_requests: int, *, is_left: bool
 ) -> None:
-    async def main() -> None:
-        saved = ConversationState(requests=saved_requests)
-        store: Any = ContestedStore(
-            GatewayConversation(name="name", state=saved, source=b"state of another", count=0)
-        )
-        saver = ConversationSaver(store, ConversationIndex(store, shared=True), GatewayMetrics())
-        own = ConversationState(requests=3)
-        conversation = LiveConversation("default", "name", "family", own)
-        if is_left:
-            conversation.left = LeftBranch(own, NO_DIGESTS)
-        assert await saver.save_now(conversation)
-        is_later = saved_requests < own.requests
-        assert conversation.state is (own if is_later else saved)
-        assert store.states == ([own] if is_later and not is_left else [])
-        assert store.forgotten == is_left, "what its client deleted may not stay stored"
-
-    asyncio.run(main())
+    saved = ConversationState(requests=saved_requests)
+    store: Any = ContestedStore(
+        GatewayConversation(name="name", state=saved, source=b"state of another", count=0)
+    )
+    saver = ConversationSaver(store, ConversationIndex(store, shared=True), GatewayMetrics())
+    own = ConversationState(requests=3)
+    conversation = LiveConversation("default", "name", "family", own)
+    if is_left:
+        conversation.left = LeftBranch(own, NO_DIGESTS)
+    assert await saver.save_now(conversation)
+    is_later = saved_requests < own.requests
+    assert conversation.state is (own if is_later else saved)
+    assert store.states == ([own] if is_later and not is_left else [])
+    assert store.forgotten == is_left, "what its client deleted may not stay stored"

@@ -12,6 +12,8 @@ pytest.importorskip("psycopg")
 
 from tools.scale_postgres import FAULTS, GATEWAY_KILLED, PRIMARY_KILLED, Run, list_complaints
 
+pytestmark = pytest.mark.anyio
+
 
 def make_run(*waits: tuple[float, float]) -> Run:
     """A run with these requests (when each began, and how long it took) and two faults of a second each."""
@@ -39,22 +41,19 @@ def test_a_request_met_a_fault_if_it_was_under_way_before_the_end(
     assert make_run(wait).count_met(GATEWAY_KILLED) == met
 
 
-def test_no_more_requests_begin_than_are_allowed() -> None:
+async def test_no_more_requests_begin_than_are_allowed() -> None:
     async def begin(run: Run) -> None:
         for _ in range(3):
             await run.take_turn()
 
-    async def play() -> list[int]:
-        run = Run(6)
-        run.allowed = 4
-        clients = asyncio.gather(begin(run), begin(run))
-        await asyncio.sleep(0.1)
-        begun = [run.begun]
-        run.allowed = run.total
-        await clients
-        return [*begun, run.begun]
-
-    assert asyncio.run(play()) == [4, 6]
+    run = Run(6)
+    run.allowed = 4
+    clients = asyncio.gather(begin(run), begin(run))
+    await asyncio.sleep(0.1)
+    begun = [run.begun]
+    run.allowed = run.total
+    await clients
+    assert [*begun, run.begun] == [4, 6]
 
 
 def describe(run: Run, **figures: Any) -> dict[str, Any]:

@@ -180,7 +180,7 @@ def test_many_tool_turns_through_llama_cpp(ask: Ask, turns: int, tmp_path: Path)
             breaks += 1
     assert breaks <= cut_count
     assert 1 <= cut_count <= turns // 6
-    [state] = states(store).values()
+    [state] = asyncio.run(states(store)).values()
     assert state.requests == turns
 
 
@@ -196,7 +196,7 @@ def test_gemini_and_ollama_send_valid_requests_after_cuts(tmp_path: Path) -> Non
             assert len(gateway.events("cut")) >= 2
         assert server.refused == []
         assert {name for name, _ in server.valid} == {"gemini", "ollama"}
-    assert sorted((state.dialect, state.requests) for state in states(store).values()) == [
+    assert sorted((state.dialect, state.requests) for state in asyncio.run(states(store)).values()) == [
         ("gemini", 5),
         ("ollama", 5),
     ]

@@ -33,9 +33,11 @@ from lamina.gateway.request_bodies import decode_body
 from lamina.gateway.security import check_sender
 from lamina.gateway.turn_memory import TurnMemory
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
-from tests.gateway.running import RunningGateway, open_client, run_gateway, settings_for
+from tests.gateway.running import RunningGateway, open_client, proxied, read_files, run_gateway, settings_for
 from tests.gateway.test_conversations import SMALL, post, states
 from tests.gateway.upstream_stub import SeenRequest, run_stub
+
+pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,48 +61,36 @@ async def raw(gateway: RunningGateway, data: bytes, *, wait: float = 5.0) -> byt
 # Who may ask
 
 
-def test_a_token_is_checked_before_the_body_is_read() -> None:
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub, tokens=TOKENS)) as gateway:
-            head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 30000000\r\n"
-            for key in (b"", b"x-api-key: wrong\r\n", b"authorization: Bearer team-a-toke\r\n"):
-                answer = await raw(gateway, head + key + b"\r\n")
-                assert answer.startswith(b"HTTP/1.1 401 ")
-            assert stub.seen == []
-
-    asyncio.run(main())
+async def test_a_token_is_checked_before_the_body_is_read() -> None:
+    async with run_stub() as stub, run_gateway(settings_for(stub, tokens=TOKENS)) as gateway:
+        head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 30000000\r\n"
+        for key in (b"", b"x-api-key: wrong\r\n", b"authorization: Bearer team-a-toke\r\n"):
+            answer = await raw(gateway, head + key + b"\r\n")
+            assert answer.startswith(b"HTTP/1.1 401 ")
+        assert stub.seen == []
 
 
-def test_every_wrong_token_gets_the_same_answer_and_every_key_header_counts() -> None:
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, tokens=TOKENS)) as gateway,
-            open_client() as client,
+async def test_every_wrong_token_gets_the_same_answer_and_every_key_header_counts() -> None:
+    async with proxied(tokens=TOKENS) as (stub, gateway, client):
+        wrong: list[dict[str, str]] = [{}, {"x-api-key": "no"}, {"authorization": "Bearer no"}]
+        answers = [await post(client, gateway.url, messages_request(0), headers=headers) for headers in wrong]
+        assert len(set(answers)) == 1
+        assert answers[0][0] == 401
+        for headers in (
+            {"x-api-key": "team-a-token"},
+            {"authorization": "Bearer team-b-token"},
+            {"x-goog-api-key": "team-a-token"},
+            {"x-lamina-token": "team-a-token", "x-api-key": "sk-of-the-client"},
         ):
-            wrong: list[dict[str, str]] = [{}, {"x-api-key": "no"}, {"authorization": "Bearer no"}]
-            answers = [
-                await post(client, gateway.url, messages_request(0), headers=headers) for headers in wrong
-            ]
-            assert len(set(answers)) == 1
-            assert answers[0][0] == 401
-            for headers in (
-                {"x-api-key": "team-a-token"},
-                {"authorization": "Bearer team-b-token"},
-                {"x-goog-api-key": "team-a-token"},
-                {"x-lamina-token": "team-a-token", "x-api-key": "sk-of-the-client"},
-            ):
-                status, _ = await post(client, gateway.url, messages_request(0), headers=headers)
-                assert status == 200
-            sent = [seen.header_map for seen in stub.seen]
-            assert "team-" not in json.dumps(sent)
-            assert sent[-1]["x-api-key"] == "sk-of-the-client"
-            both = {"x-api-key": "team-a-token", "authorization": "Bearer team-b-token"}
-            assert (await post(client, gateway.url, messages_request(0), headers=both))[0] == 400
-            async with client.get(f"{gateway.url}/metrics") as answer:
-                assert answer.status == 401
-
-    asyncio.run(main())
+            status, _ = await post(client, gateway.url, messages_request(0), headers=headers)
+            assert status == 200
+        sent = [seen.header_map for seen in stub.seen]
+        assert "team-" not in json.dumps(sent)
+        assert sent[-1]["x-api-key"] == "sk-of-the-client"
+        both = {"x-api-key": "team-a-token", "authorization": "Bearer team-b-token"}
+        assert (await post(client, gateway.url, messages_request(0), headers=both))[0] == 400
+        async with client.get(f"{gateway.url}/metrics") as answer:
+            assert answer.status == 401
 
 
 def test_a_public_address_needs_a_token(tmp_path: Path) -> None:
@@ -153,16 +143,13 @@ def test_the_sample_of_the_documentation_opens_nothing(tmp_path: Path) -> None:
         (b"host: localhost:1\r\norigin: http://localhost:1\r\nsec-fetch-site: same-origin\r\n", 200),
     ],
 )
-def test_other_host_names_and_other_sites_are_refused(headers: bytes, status: int) -> None:
-    async def main() -> None:
-        hosts = ("Gateway.example", "fd00::1")
-        async with run_stub() as stub, run_gateway(settings_for(stub, hosts=hosts)) as gateway:
-            answer = await raw(gateway, b"GET /v1/models HTTP/1.1\r\n" + headers + b"\r\n")
-            assert int(answer[9:12]) == status
-            assert b"access-control" not in answer.lower()
-            assert len(stub.seen) == (status == 200)
-
-    asyncio.run(main())
+async def test_other_host_names_and_other_sites_are_refused(headers: bytes, status: int) -> None:
+    hosts = ("Gateway.example", "fd00::1")
+    async with run_stub() as stub, run_gateway(settings_for(stub, hosts=hosts)) as gateway:
+        answer = await raw(gateway, b"GET /v1/models HTTP/1.1\r\n" + headers + b"\r\n")
+        assert int(answer[9:12]) == status
+        assert b"access-control" not in answer.lower()
+        assert len(stub.seen) == (status == 200)
 
 
 @pytest.mark.parametrize(
@@ -185,43 +172,30 @@ def test_a_public_gateway_can_be_asked_by_its_address(host: str, address: str, a
         check_sender(headers, settings)
 
 
-def test_workspaces_cannot_see_each_other(tmp_path: Path) -> None:
+async def test_workspaces_cannot_see_each_other(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
-
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            run_gateway(settings_for(stub, store, tokens=TOKENS, **SMALL)) as gateway,
-            open_client() as client,
-        ):
-            for token in ("team-a-token", "team-b-token"):
-                for steps in (0, 20):
-                    headers = {"x-api-key": token, "x-lamina-conversation": "same"}
-                    await post(client, gateway.url, messages_request(steps), headers=headers)
-
-    asyncio.run(main())
-    first, second = states(store, "a"), states(store, "b")
+    async with proxied(store, tokens=TOKENS, **SMALL) as (_, gateway, client):
+        for token in ("team-a-token", "team-b-token"):
+            for steps in (0, 20):
+                headers = {"x-api-key": token, "x-lamina-conversation": "same"}
+                await post(client, gateway.url, messages_request(steps), headers=headers)
+    first, second = await states(store, "a"), await states(store, "b")
     assert [state.requests for state in (*first.values(), *second.values())] == [2, 2]
     assert first.keys().isdisjoint(second)  # names are salted by the workspace
-    assert states(store) == {}
+    assert await states(store) == {}
 
 
-def test_the_caches_of_workspaces_are_salted_where_the_server_can() -> None:
-    async def main() -> None:
-        async with run_stub() as stub:
-            upstreams = {"local": UpstreamSettings(url=stub.url, profile="vllm")}
-            settings = GatewaySettings(
-                port=0, policy=Policy(keep="nothing"), upstreams=upstreams, tokens=TOKENS
-            )
-            async with run_gateway(settings) as gateway, open_client() as client:
-                for token in ("team-a-token", "team-b-token", "team-a-token"):
-                    headers = {"authorization": f"Bearer {token}"}
-                    await post(client, gateway.url, chat_request(1), "/v1/chat/completions", headers)
-            asked = [seen for seen in stub.seen if seen.path.endswith("/chat/completions")]
-            salts = [seen.json["cache_salt"] for seen in asked]
-            assert salts[0] == salts[2] != salts[1]
-
-    asyncio.run(main())
+async def test_the_caches_of_workspaces_are_salted_where_the_server_can() -> None:
+    async with run_stub() as stub:
+        upstreams = {"local": UpstreamSettings(url=stub.url, profile="vllm")}
+        settings = GatewaySettings(port=0, policy=Policy(keep="nothing"), upstreams=upstreams, tokens=TOKENS)
+        async with run_gateway(settings) as gateway, open_client() as client:
+            for token in ("team-a-token", "team-b-token", "team-a-token"):
+                headers = {"authorization": f"Bearer {token}"}
+                await post(client, gateway.url, chat_request(1), "/v1/chat/completions", headers)
+        asked = [seen for seen in stub.seen if seen.path.endswith("/chat/completions")]
+        salts = [seen.json["cache_salt"] for seen in asked]
+        assert salts[0] == salts[2] != salts[1]
 
 
 def test_the_gateway_runs_no_code_of_others() -> None:
@@ -241,70 +215,60 @@ def test_the_gateway_runs_no_code_of_others() -> None:
 # Towards the upstream
 
 
-def test_the_client_never_chooses_the_server() -> None:
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            for name in ("api_base", "base_url", "api_key"):
-                request = chat_request(1) | {name: "http://evil.example"}
-                status, _ = await post(client, gateway.url, request, "/v1/chat/completions")
-                assert status == 400
-            answer = await raw(
-                gateway, b"GET http://evil.example/v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n"
-            )
-            assert not answer.startswith(b"HTTP/1.1 30")
-            assert all("evil.example" not in seen.header_map["host"] for seen in stub.seen)
-
-    asyncio.run(main())
+async def test_the_client_never_chooses_the_server() -> None:
+    async with proxied() as (stub, gateway, client):
+        for name in ("api_base", "base_url", "api_key"):
+            request = chat_request(1) | {name: "http://evil.example"}
+            status, _ = await post(client, gateway.url, request, "/v1/chat/completions")
+            assert status == 400
+        answer = await raw(gateway, b"GET http://evil.example/v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert not answer.startswith(b"HTTP/1.1 30")
+        assert all("evil.example" not in seen.header_map["host"] for seen in stub.seen)
 
 
-def test_keys_come_from_the_environment_and_private_headers_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keys_come_from_the_environment_and_private_headers_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-
-    async def main() -> None:
-        async with run_stub() as stub, open_client() as client:
-            settings = settings_for(stub, upstream={"key_env": "UPSTREAM_KEY"})
-            check_settings(settings, {"UPSTREAM_KEY": "sk-real"})
-            async with run_gateway(settings, {"UPSTREAM_KEY": "sk-real"}) as gateway:
-                headers = {
-                    "x-api-key": "sk-client",
-                    "cookie": "secret=1",
-                    "proxy-authorization": "Basic x",
-                    "x-forwarded-for": "10.0.0.1",
-                    "forwarded": "for=10.0.0.1",
-                    "connection": "keep-alive, x-hop",
-                    "x-hop": "1",
-                    "anthropic-beta": "a,b",
-                }
-                await post(client, gateway.url, messages_request(1), headers=headers)
-                sent = stub.seen[0].header_map
-                assert sent["x-api-key"] == "sk-real"
-                assert sent["anthropic-beta"] == "a,b"
-                private = {"cookie", "proxy-authorization", "x-forwarded-for", "forwarded", "x-hop"}
-                assert private.isdisjoint(sent)
-        with pytest.raises(BadInput, match="UPSTREAM_KEY"):
-            check_settings(settings, {})
-
-    asyncio.run(main())
+    async with run_stub() as stub, open_client() as client:
+        settings = settings_for(stub, upstream={"key_env": "UPSTREAM_KEY"})
+        check_settings(settings, {"UPSTREAM_KEY": "sk-real"})
+        async with run_gateway(settings, {"UPSTREAM_KEY": "sk-real"}) as gateway:
+            headers = {
+                "x-api-key": "sk-client",
+                "cookie": "secret=1",
+                "proxy-authorization": "Basic x",
+                "x-forwarded-for": "10.0.0.1",
+                "forwarded": "for=10.0.0.1",
+                "connection": "keep-alive, x-hop",
+                "x-hop": "1",
+                "anthropic-beta": "a,b",
+            }
+            await post(client, gateway.url, messages_request(1), headers=headers)
+            sent = stub.seen[0].header_map
+            assert sent["x-api-key"] == "sk-real"
+            assert sent["anthropic-beta"] == "a,b"
+            private = {"cookie", "proxy-authorization", "x-forwarded-for", "forwarded", "x-hop"}
+            assert private.isdisjoint(sent)
+    with pytest.raises(BadInput, match="UPSTREAM_KEY"):
+        check_settings(settings, {})
 
 
-def test_redirects_are_not_followed_and_cookies_not_returned() -> None:
+async def test_redirects_are_not_followed_and_cookies_not_returned() -> None:
     async def redirect(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
         headers = b"location: http://127.0.0.1:9/\r\nset-cookie: a=b\r\ncontent-length: 0\r\n"
         writer.write(b"HTTP/1.1 302 Found\r\n" + headers + b"\r\n")
 
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            stub.play(redirect)
-            data = dump(messages_request(1))
-            async with client.post(
-                f"{gateway.url}/v1/messages", data=data, headers=HEADERS, allow_redirects=False
-            ) as answer:
-                assert answer.status == 302
-                assert "set-cookie" not in answer.headers
-            assert len(stub.seen) == 1
-
-    asyncio.run(main())
+    async with proxied() as (stub, gateway, client):
+        stub.play(redirect)
+        data = dump(messages_request(1))
+        async with client.post(
+            f"{gateway.url}/v1/messages", data=data, headers=HEADERS, allow_redirects=False
+        ) as answer:
+            assert answer.status == 302
+            assert "set-cookie" not in answer.headers
+        assert len(stub.seen) == 1
 
 
 def make_certificate(folder: Path) -> ssl.SSLContext:
@@ -329,19 +293,15 @@ def make_certificate(folder: Path) -> ssl.SSLContext:
     return context
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
     context = make_certificate(tmp_path)
-
-    async def main() -> None:
-        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
-        port = server.sockets[0].getsockname()[1]
-        async with run_gateway(settings_for(f"https://127.0.0.1:{port}")) as gateway, open_client() as client:
-            status, body = await post(client, gateway.url, messages_request(1))
-            assert status == 502
-            assert b"Certificate" in body or b"SSL" in body
-        server.close()
-
-    asyncio.run(main())
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    async with run_gateway(settings_for(f"https://127.0.0.1:{port}")) as gateway, open_client() as client:
+        status, body = await post(client, gateway.url, messages_request(1))
+        assert status == 502
+        assert b"Certificate" in body or b"SSL" in body
+    server.close()
 
 
 # Limits
@@ -395,109 +355,83 @@ def test_half_a_character_is_named() -> None:
         decode_body(b'{"messages": [{"content": "\\\\ud83d"', TurnMemory())
 
 
-def test_a_body_is_refused_by_its_length_before_it_is_sent() -> None:
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway:
-            head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\n"
-            answer = await raw(gateway, head + b"content-length: 99999999999\r\n\r\n")
-            assert answer.startswith(b"HTTP/1.1 413 ")
-            answer = await raw(gateway, head + b"x-long: " + b"x" * 70_000 + b"\r\n\r\n")
-            assert answer.startswith(b"HTTP/1.1 431 ")
-            trailers = b"0\r\n" + b"x-after: and more\r\n" * 5_000
-            answer = await raw(gateway, head + b"transfer-encoding: chunked\r\n\r\n" + trailers)
-            assert answer.startswith(b"HTTP/1.1 431 ")
-            assert stub.seen == []
-
-    asyncio.run(main())
+async def test_a_body_is_refused_by_its_length_before_it_is_sent() -> None:
+    async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway:
+        head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\n"
+        answer = await raw(gateway, head + b"content-length: 99999999999\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        answer = await raw(gateway, head + b"x-long: " + b"x" * 70_000 + b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 431 ")
+        trailers = b"0\r\n" + b"x-after: and more\r\n" * 5_000
+        answer = await raw(gateway, head + b"transfer-encoding: chunked\r\n\r\n" + trailers)
+        assert answer.startswith(b"HTTP/1.1 431 ")
+        assert stub.seen == []
 
 
-def test_a_body_without_a_length_is_counted_while_it_comes() -> None:
-    async def main() -> None:
-        settings = settings_for("http://127.0.0.1:9", body_bytes=100_000)
-        async with run_gateway(settings) as gateway:
-            head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
-            answer = await raw(gateway, head + (b"8000\r\n" + b"x" * 0x8000 + b"\r\n") * 5)
-            assert answer.startswith(b"HTTP/1.1 413 ")
-
-    asyncio.run(main())
+async def test_a_body_without_a_length_is_counted_while_it_comes() -> None:
+    settings = settings_for("http://127.0.0.1:9", body_bytes=100_000)
+    async with run_gateway(settings) as gateway:
+        head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+        answer = await raw(gateway, head + (b"8000\r\n" + b"x" * 0x8000 + b"\r\n") * 5)
+        assert answer.startswith(b"HTTP/1.1 413 ")
 
 
-def test_the_body_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_body_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BODY_SECONDS", 0.3)
-
-    async def main() -> None:
-        settings = settings_for("http://127.0.0.1:9")
-        async with run_gateway(settings) as gateway:
-            answer = await raw(
-                gateway, b"POST /v1/messages HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n{"
-            )
-            assert answer.startswith(b"HTTP/1.1 421 ")  # the host is looked at first
-            answer = await raw(
-                gateway, b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"
-            )
-            assert answer.startswith(b"HTTP/1.1 408 ")
-
-    asyncio.run(main())
+    settings = settings_for("http://127.0.0.1:9")
+    async with run_gateway(settings) as gateway:
+        answer = await raw(gateway, b"POST /v1/messages HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n{")
+        assert answer.startswith(b"HTTP/1.1 421 ")  # the host is looked at first
+        answer = await raw(
+            gateway, b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"
+        )
+        assert answer.startswith(b"HTTP/1.1 408 ")
 
 
 # Privacy
 
 
-def test_the_log_has_no_keys_and_no_content(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_the_log_has_no_keys_and_no_content(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "gateway.db"
     canaries = ("sk-ant-oat01-canary", "team-a-token", "canary-in-a-message", "canary-in-a-header")
-
-    async def main() -> str:
-        async with run_stub() as stub, open_client() as client:
-            settings = settings_for(stub, store, tokens=TOKENS, **SMALL)
-            async with run_gateway(settings) as gateway:
-                headers = {
-                    "x-lamina-token": "team-a-token",
-                    "authorization": "Bearer sk-ant-oat01-canary",
-                    "x-other": "canary-in-a-header",
-                }
-                for steps in (0, 20, 21):
-                    request = messages_request(steps, task="canary-in-a-message")
-                    await post(client, gateway.url, request, headers=headers)
-                broken: dict[str, Any] = {"model": "m", "messages": [{"role": "canary-in-a-message"}]}
-                await post(client, gateway.url, broken, headers=headers)
-                await post(
-                    client, gateway.url, broken, headers=headers | {"x-lamina-token": "canary-in-a-header"}
-                )
-                assert gateway.events("cut")
-                assert gateway.events("refused")
-                return gateway.log.getvalue()
-
-    log = asyncio.run(main())
+    async with proxied(store, tokens=TOKENS, **SMALL) as (_, gateway, client):
+        headers = {
+            "x-lamina-token": "team-a-token",
+            "authorization": "Bearer sk-ant-oat01-canary",
+            "x-other": "canary-in-a-header",
+        }
+        for steps in (0, 20, 21):
+            request = messages_request(steps, task="canary-in-a-message")
+            await post(client, gateway.url, request, headers=headers)
+        broken: dict[str, Any] = {"model": "m", "messages": [{"role": "canary-in-a-message"}]}
+        await post(client, gateway.url, broken, headers=headers)
+        await post(client, gateway.url, broken, headers=headers | {"x-lamina-token": "canary-in-a-header"})
+        assert gateway.events("cut")
+        assert gateway.events("refused")
+        log = gateway.log.getvalue()
     printed = capfd.readouterr()
-    on_disk = b"".join(path.read_bytes() for path in tmp_path.glob("gateway.db*"))
+    on_disk = read_files(tmp_path)
     for canary in canaries:
         assert canary not in log + printed.out + printed.err
     for secret in (*canaries[:2], canaries[3]):
         assert secret.encode() not in on_disk
 
 
-def test_a_path_cannot_begin_a_line_of_the_log() -> None:
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub, tokens=TOKENS)) as gateway:
-            await raw(gateway, b"GET /a%0A%7B%22event%22:%22cut%22%7D HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            assert gateway.events("cut") == []
-            assert len(gateway.log.getvalue().splitlines()) == 1
-            assert stub.seen == []
-
-    asyncio.run(main())
+async def test_a_path_cannot_begin_a_line_of_the_log() -> None:
+    async with run_stub() as stub, run_gateway(settings_for(stub, tokens=TOKENS)) as gateway:
+        await raw(gateway, b"GET /a%0A%7B%22event%22:%22cut%22%7D HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert gateway.events("cut") == []
+        assert len(gateway.log.getvalue().splitlines()) == 1
+        assert stub.seen == []
 
 
-def test_addresses_in_a_request_are_not_fetched() -> None:
-    async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            request = messages_request(0)
-            source = {"type": "url", "url": f"{stub.url}/secret.png"}
-            request["messages"][0]["content"] = [{"type": "image", "source": source}]
-            await post(client, gateway.url, request)
-            assert [seen.path for seen in stub.seen] == ["/v1/messages"]
-
-    asyncio.run(main())
+async def test_addresses_in_a_request_are_not_fetched() -> None:
+    async with proxied() as (stub, gateway, client):
+        request = messages_request(0)
+        source = {"type": "url", "url": f"{stub.url}/secret.png"}
+        request["messages"][0]["content"] = [{"type": "image", "source": source}]
+        await post(client, gateway.url, request)
+        assert [seen.path for seen in stub.seen] == ["/v1/messages"]
 
 
 # Settings

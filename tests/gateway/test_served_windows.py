@@ -17,9 +17,8 @@ from lamina.gateway.policies import PAUSE, ServedWindows
 from lamina.gateway.sizes import UNKNOWN_WINDOW, find_budget
 from lamina.gateway.upstreams import Upstream
 from tests.gateway.growing import dump, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.running import proxied
 from tests.gateway.test_conversations import post
-from tests.gateway.upstream_stub import run_stub
 
 LISTING = {"data": [{"id": "parcel-7b", "max_model_len": 8192}]}
 
@@ -123,19 +122,14 @@ def test_a_server_that_is_not_there_is_no_error() -> None:
     assert windows.find(nobody, "parcel-7b") is None
 
 
-def test_a_request_over_what_is_worth_its_price_is_cut_though_it_fits() -> None:
+@pytest.mark.anyio
+async def test_a_request_over_what_is_worth_its_price_is_cut_though_it_fits() -> None:
     """A gateway passes requests that are surely under the trigger without a look at them."""
-
-    async def main() -> None:
-        request = messages_request(60, size=4_000)
-        for window, is_cut in (("model", False), ("price", True)):
-            async with run_stub() as stub, open_client() as client:
-                settings = settings_for(stub, upstream={"window": window})
-                async with run_gateway(settings) as gateway:
-                    status, _ = await post(client, gateway.url, request)
-                    assert status == 200
-                    assert (len(stub.seen[0].body) < len(dump(request)) / 2) is is_cut
-                    [line] = gateway.events("answered")
-                    assert line["window"] == 1_000_000
-
-    anyio.run(main)
+    request = messages_request(60, size=4_000)
+    for window, is_cut in (("model", False), ("price", True)):
+        async with proxied(upstream={"window": window}) as (stub, gateway, client):
+            status, _ = await post(client, gateway.url, request)
+            assert status == 200
+            assert (len(stub.seen[0].body) < len(dump(request)) / 2) is is_cut
+            [line] = gateway.events("answered")
+            assert line["window"] == 1_000_000

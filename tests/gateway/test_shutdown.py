@@ -20,6 +20,8 @@ from tests.gateway.growing import HEADERS, chat_request, dump
 from tests.gateway.running import open_client, settings_for
 from tests.servers.ports import free_port
 
+pytestmark = pytest.mark.anyio
+
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 PROGRAM = (
     "import sys, msgspec\n"
@@ -129,101 +131,88 @@ def request_for(path: str) -> bytes:
     return dump({**body, "model": body.get("model", "gpt-5"), "stream": True})
 
 
-def test_what_runs_is_finished_and_the_status_is_0(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with run_slow_upstream() as (upstream, url), open_client() as client:
-            settings = settings_for(url, tmp_path / "gateway.db")
-            async with run_process(settings) as gateway:
-                address = f"{gateway.url}/v1/chat/completions"
-                data = request_for("/v1/chat/completions")
-                async with client.post(address, data=data, headers=HEADERS) as answer:
-                    await answer.content.readline()
-                    os.kill(gateway.process.pid, signal.SIGTERM)
-                    await gateway.wait_until_closed()
-                    upstream.may_end.set()
-                    assert (await answer.read()).endswith(b"data: [DONE]\n\n")
-                status, events, noise = await gateway.finish()
-        assert (status, noise) == (0, "")
-        assert events[-1]["event"] == "stopped"
-        assert events[-1]["cut_off"] == 0
-
-    asyncio.run(main())
-
-
-def test_a_stream_that_takes_too_long_ends_with_an_error_of_its_api(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with run_slow_upstream() as (upstream, url), open_client() as client:
-            settings = settings_for(url, tmp_path / "gateway.db", drain_seconds=0.2)
-            async with run_process(settings) as gateway:
-
-                async def ask(path: str) -> bytes:
-                    data = request_for(path)
-                    async with client.post(f"{gateway.url}{path}", data=data, headers=HEADERS) as answer:
-                        return await answer.read()
-
-                asking = {path: asyncio.ensure_future(ask(path)) for path in EVENTS}
-                for _ in EVENTS:
-                    await upstream.begun.acquire()
+async def test_what_runs_is_finished_and_the_status_is_0(tmp_path: Path) -> None:
+    async with run_slow_upstream() as (upstream, url), open_client() as client:
+        settings = settings_for(url, tmp_path / "gateway.db")
+        async with run_process(settings) as gateway:
+            address = f"{gateway.url}/v1/chat/completions"
+            data = request_for("/v1/chat/completions")
+            async with client.post(address, data=data, headers=HEADERS) as answer:
+                await answer.content.readline()
                 os.kill(gateway.process.pid, signal.SIGTERM)
-                answers = {path: await task for path, task in asking.items()}
-                status, events, noise = await gateway.finish()
-        for path, body in answers.items():
-            assert body.startswith(EVENTS[path])
-            last_event = body.strip().split(b"\n\n")[-1]
-            assert b"lamina: the gateway is stopping" in last_event
-            assert b"error" in last_event
-        assert (status, noise) == (0, "")
-        assert events[-1]["event"] == "stopped"
-        assert events[-1]["cut_off"] == len(EVENTS)
-
-    asyncio.run(main())
+                await gateway.wait_until_closed()
+                upstream.may_end.set()
+                assert (await answer.read()).endswith(b"data: [DONE]\n\n")
+            status, events, noise = await gateway.finish()
+    assert (status, noise) == (0, "")
+    assert events[-1]["event"] == "stopped"
+    assert events[-1]["cut_off"] == 0
 
 
-def test_a_public_gateway_stays_open_until_a_load_balancer_has_seen_that_it_stops(
+async def test_a_stream_that_takes_too_long_ends_with_an_error_of_its_api(tmp_path: Path) -> None:
+    async with run_slow_upstream() as (upstream, url), open_client() as client:
+        settings = settings_for(url, tmp_path / "gateway.db", drain_seconds=0.2)
+        async with run_process(settings) as gateway:
+
+            async def ask(path: str) -> bytes:
+                data = request_for(path)
+                async with client.post(f"{gateway.url}{path}", data=data, headers=HEADERS) as answer:
+                    return await answer.read()
+
+            asking = {path: asyncio.ensure_future(ask(path)) for path in EVENTS}
+            for _ in EVENTS:
+                await upstream.begun.acquire()
+            os.kill(gateway.process.pid, signal.SIGTERM)
+            answers = {path: await task for path, task in asking.items()}
+            status, events, noise = await gateway.finish()
+    for path, body in answers.items():
+        assert body.startswith(EVENTS[path])
+        last_event = body.strip().split(b"\n\n")[-1]
+        assert b"lamina: the gateway is stopping" in last_event
+        assert b"error" in last_event
+    assert (status, noise) == (0, "")
+    assert events[-1]["event"] == "stopped"
+    assert events[-1]["cut_off"] == len(EVENTS)
+
+
+async def test_a_public_gateway_stays_open_until_a_load_balancer_has_seen_that_it_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = "long-and-random-0"  # noqa: S105 - of this test
     monkeypatch.setenv("LAMINA_GATEWAY_TOKEN", token)
     headers = {"x-lamina-token": token}
     every_address = "0.0.0.0"  # noqa: S104 - it needs a token
-
-    async def main() -> None:
-        settings = settings_for("http://127.0.0.1:9", tmp_path / "gateway.db", host=every_address, workers=2)
-        async with open_client() as client, run_process(settings) as gateway:
-            os.kill(gateway.process.pid, signal.SIGTERM)
-            seen_statuses: set[int] = set()
-            try:
-                async with asyncio.timeout(20):
-                    while True:
-                        async with client.get(f"{gateway.url}/readyz", headers=headers) as answer:
-                            seen_statuses.add(answer.status)
-                        await asyncio.sleep(0.01)
-            except OSError:
-                pass  # closed, after it was seen not to be ready
-            status, _, noise = await gateway.finish()
-        assert 503 in seen_statuses
-        assert (status, noise) == (0, "")
-
-    asyncio.run(main())
+    settings = settings_for("http://127.0.0.1:9", tmp_path / "gateway.db", host=every_address, workers=2)
+    async with open_client() as client, run_process(settings) as gateway:
+        os.kill(gateway.process.pid, signal.SIGTERM)
+        seen_statuses: set[int] = set()
+        try:
+            async with asyncio.timeout(20):
+                while True:
+                    async with client.get(f"{gateway.url}/readyz", headers=headers) as answer:
+                        seen_statuses.add(answer.status)
+                    await asyncio.sleep(0.01)
+        except OSError:
+            pass  # closed, after it was seen not to be ready
+        status, _, noise = await gateway.finish()
+    assert 503 in seen_statuses
+    assert (status, noise) == (0, "")
 
 
-def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            run_slow_upstream() as (_, url),
-            open_client() as client,
-            run_process(settings_for(url, tmp_path / "gateway.db")) as gateway,
-        ):
-            address = f"{gateway.url}/v1/chat/completions"
-            data = request_for("/v1/chat/completions")
-            async with client.post(address, data=data, headers=HEADERS) as answer:
-                await answer.content.readline()
-                os.kill(gateway.process.pid, signal.SIGINT)
-                await gateway.wait_until_closed()
-                os.kill(gateway.process.pid, signal.SIGINT)
-                assert b"the gateway is stopping" in await answer.read()
-            status, events, noise = await gateway.finish()
-        assert (status, noise) == (0, "")
-        assert events[-1]["cut_off"] == 1
-
-    asyncio.run(main())
+async def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    async with (
+        run_slow_upstream() as (_, url),
+        open_client() as client,
+        run_process(settings_for(url, tmp_path / "gateway.db")) as gateway,
+    ):
+        address = f"{gateway.url}/v1/chat/completions"
+        data = request_for("/v1/chat/completions")
+        async with client.post(address, data=data, headers=HEADERS) as answer:
+            await answer.content.readline()
+            os.kill(gateway.process.pid, signal.SIGINT)
+            await gateway.wait_until_closed()
+            os.kill(gateway.process.pid, signal.SIGINT)
+            assert b"the gateway is stopping" in await answer.read()
+        status, events, noise = await gateway.finish()
+    assert (status, noise) == (0, "")
+    assert events[-1]["cut_off"] == 1

@@ -16,6 +16,8 @@ from lamina.gateway.config import GatewaySettings
 from lamina.gateway.store_access import LAST_TRY, READY_SECONDS, GatewayStore, StoreGone
 from lamina.stores.sqlite import SqliteStore
 
+pytestmark = pytest.mark.anyio
+
 
 @pytest.fixture
 def answers() -> list[str]:
@@ -43,27 +45,25 @@ def waits(monkeypatch: pytest.MonkeyPatch, answers: list[str]) -> list[float]:
     return seconds
 
 
-def test_all_calls_of_one_request_wait_as_long_as_one_may(waits: list[float], answers: list[str]) -> None:
+async def test_all_calls_of_one_request_wait_as_long_as_one_may(
+    waits: list[float], answers: list[str]
+) -> None:
     """And so do those after it, as long as the store has not answered again."""
-
-    async def main() -> None:
-        store = GatewayStore(GatewaySettings(policy=Policy(keep="nothing")))
-        with store.wait_once():
-            for _ in range(3):
-                with pytest.raises(StoreGone):
-                    await store.load_family("default", "family")
-        with pytest.raises(StoreGone):
-            await store.load("default", "name")
-        assert waits == [5.0, LAST_TRY, LAST_TRY, LAST_TRY]
-        answers.append("from now on")
-        assert await store.load("default", "name") is None
-        answers.clear()
-        with pytest.raises(StoreGone):
-            await store.load("default", "name")
-        assert waits[-1] == 5.0
-        await store.close()
-
-    asyncio.run(main())
+    store = GatewayStore(GatewaySettings(policy=Policy(keep="nothing")))
+    with store.wait_once():
+        for _ in range(3):
+            with pytest.raises(StoreGone):
+                await store.load_family("default", "family")
+    with pytest.raises(StoreGone):
+        await store.load("default", "name")
+    assert waits == [5.0, LAST_TRY, LAST_TRY, LAST_TRY]
+    answers.append("from now on")
+    assert await store.load("default", "name") is None
+    answers.clear()
+    with pytest.raises(StoreGone):
+        await store.load("default", "name")
+    assert waits[-1] == 5.0
+    await store.close()
 
 
 def test_a_store_that_is_missing_or_full_is_not_ready(
@@ -93,11 +93,8 @@ def test_a_store_that_is_missing_or_full_is_not_ready(
     assert asyncio.run(main()) == [True, False, True, False, True]
 
 
-def test_whether_the_store_is_there_is_said_before_a_health_check_gives_up(waits: list[float]) -> None:
-    async def main() -> None:
-        store = GatewayStore(GatewaySettings(policy=Policy(keep="nothing")))
-        assert not await store.is_ready()
-        assert waits == [READY_SECONDS]
-        assert READY_SECONDS < 3
-
-    asyncio.run(main())
+async def test_whether_the_store_is_there_is_said_before_a_health_check_gives_up(waits: list[float]) -> None:
+    store = GatewayStore(GatewaySettings(policy=Policy(keep="nothing")))
+    assert not await store.is_ready()
+    assert waits == [READY_SECONDS]
+    assert READY_SECONDS < 3

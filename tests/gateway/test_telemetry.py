@@ -21,6 +21,8 @@ from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_recall import NAMES, QUESTION, Wire, long_history, recall_once, serve
 from tests.gateway.upstream_stub import run_stub
 
+pytestmark = pytest.mark.anyio
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 CALLER = "00f067aa0ba902b7"
@@ -69,21 +71,17 @@ def collector(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     process.wait()
 
 
-def test_a_trace_goes_from_client_through_gateway_to_upstream(
+async def test_a_trace_goes_from_client_through_gateway_to_upstream(
     collector: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     address, output = collector
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
-
-    async def send_two_requests() -> list[str]:
-        async with run_stub() as stub:
-            upstream = {"budget": Budget(window=9_000, reserve=500)}
-            settings = settings_for(stub, tmp_path / "chats.db", telemetry="otlp", upstream=upstream)
-            async with run_gateway(settings) as gateway:
-                await ask(gateway.url, conversation(2), conversation(60))
-            return [each.header_map["traceparent"] for each in stub.seen]
-
-    sent_headers = asyncio.run(send_two_requests())
+    async with run_stub() as stub:
+        upstream = {"budget": Budget(window=9_000, reserve=500)}
+        settings = settings_for(stub, tmp_path / "chats.db", telemetry="otlp", upstream=upstream)
+        async with run_gateway(settings) as gateway:
+            await ask(gateway.url, conversation(2), conversation(60))
+        sent_headers = [each.header_map["traceparent"] for each in stub.seen]
     lines = [json.loads(line) for line in output.read_text().splitlines()[1:]]
     spans = [line["span"] for line in lines if "span" in line]
     assert {in_hex(span["traceId"]) for span in spans} == {TRACE}
@@ -112,13 +110,10 @@ def test_a_trace_goes_from_client_through_gateway_to_upstream(
     assert "parser" not in output.read_text()
 
 
-def test_without_telemetry_the_clients_trace_passes_as_it_is() -> None:
-    async def send_request() -> str:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway:
-            await ask(gateway.url, conversation(1))
-            return stub.seen[0].header_map["traceparent"]
-
-    assert asyncio.run(send_request()) == HEADERS["traceparent"]
+async def test_without_telemetry_the_clients_trace_passes_as_it_is() -> None:
+    async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway:
+        await ask(gateway.url, conversation(1))
+        assert stub.seen[0].header_map["traceparent"] == HEADERS["traceparent"]
 
 
 def test_nothing_of_opentelemetry_is_imported_unless_it_is_turned_on() -> None:
