@@ -8,19 +8,25 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import aiohttp
 import uvicorn
 
+from lamina.conversations.store import ConversationState
 from lamina.fitting.policy import Policy
 from lamina.gateway.app import create_app
+from lamina.gateway.client_connection import ClientLink
+from lamina.gateway.client_request import LastHead
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
+from lamina.gateway.conversation_index import LiveConversation
 from lamina.gateway.fit_call import FitParts
 from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.sent_calls import SentCalls
 from lamina.gateway.server import GatewayServer, make_config
+from lamina.gateway.stream import AnswerWriter, Send
 from tests.gateway.upstream_stub import Stub, run_stub
 
 
@@ -130,6 +136,23 @@ async def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
             return True
         await asyncio.sleep(0.02)
     return False
+
+
+def make_link() -> ClientLink:
+    """A link of a server that reads and writes nothing."""
+    flow: Any = SimpleNamespace(write_paused=False, resume_reading=lambda: None)
+    return ClientLink(flow, LastHead(), lambda: None)
+
+
+def make_writer(send: Send) -> AnswerWriter:
+    """A writer for a client that takes everything."""
+    link = make_link()
+    return AnswerWriter(send, link.flow, link.join_writes)
+
+
+def make_conversation(**state: Any) -> LiveConversation:
+    """A conversation that a gateway has in memory."""
+    return LiveConversation("default", "name", "family", ConversationState(**state))
 
 
 def follow_calls(index: Any, saver: Any) -> SentCalls:

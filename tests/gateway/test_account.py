@@ -8,9 +8,20 @@ import msgspec
 import pytest
 
 from lamina.conversations.costs import price_usage
+from lamina.core.entries import find_logged
+from lamina.core.scale import Scale
+from lamina.core.values import Budget, Cut, Ledger
+from lamina.dialects.port import Tool
 from lamina.dialects.usage import Usage
+from lamina.fitting.own_tools import OwnTool
+from lamina.fitting.policy import Policy
+from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.gateway import AnsweredRequest, GatewayAccount
+from lamina.gateway.answered_requests import MeasuredConversation, UncutRequest
+from lamina.gateway.calls import OutgoingRequest
+from lamina.gateway.misses import measure_uncut
 from lamina.models.facts import AS_OF, model
+from tests.gateway.growing import messages_request
 
 MODEL = "claude-sonnet-5"
 
@@ -366,3 +377,101 @@ def test_a_setting_that_would_have_cost_less_is_told_with_its_price() -> None:
     assert 0.2 * (long.cost or 0) < float(price.removesuffix(", simulated")) < 0.6 * (long.cost or 0)
     short = account_of(*answers[:9])
     assert not [line for line in short.write_lines() if line.startswith("with --window price")]
+
+
+def test_what_is_new_in_a_cut_is_scaled_by_all_growth_before_it() -> None:
+    conversation = MeasuredConversation()
+    for each in (
+        answer(counted=1_000),
+        answer(input=1_200, cached=1_000, counted=1_100, new=100),
+        answer(input=1_600, cached=1_200, counted=1_300, new=200),
+        answer(input=1_900, cached=1_600, counted=1_600),  # it has more tools, and no new message
+        answer(input=900, full=2_300, cut=True, counted=800, new=100),
+    ):
+        conversation = conversation.follow(each, UncutRequest.measure(each, conversation))
+    assert conversation.uncut.tokens == 1_900 + 200  # the upstream counts two tokens for each of the gateway
+    assert conversation.uncut.read == 1_900
+
+
+UNUSED: Any = None
+
+
+def fit_small(steps: int = 14) -> Fitted:
+    """A request that had to be cut."""
+    fitted = fit_request(messages_request(steps), budget=Budget(window=4_000))
+    assert fitted.ledger.cuts
+    return fitted
+
+
+def measure(fitted: Fitted, *, previous: dict[str, Any] | None = None) -> int:
+    usage = Usage(
+        input=fitted.envelope.account.uncalibrated
+    )  # so that one token of either is one of the other
+    counter = Policy().find_counter("claude-sonnet-5")
+    sent = OutgoingRequest(fitted=fitted, previous=previous)
+    return measure_uncut(sent, fitted, usage, Scale(counter=counter)).full
+
+
+def test_what_was_counted_for_a_cut_is_not_counted_again_for_its_account() -> None:
+    """A tokenizer may take a second for what a cut left out, and the account is made on the event loop."""
+    counted_texts: list[str] = []
+    counter = Policy().find_counter("claude-sonnet-5")
+
+    def count(text: str) -> int:
+        counted_texts.append(text)
+        return counter.count(text)
+
+    noting_counter = msgspec.structs.replace(counter, count=count)
+    memo = RequestMemo()
+    policy = Policy(budget=Budget(window=4_000), counter=noting_counter)
+    fitted = fit_request(messages_request(14), policy=policy, memo=memo)
+    assert fitted.ledger.lines
+    counted_texts.clear()
+    weights = Scale(counter=noting_counter, counts=memo.build.counts(noting_counter))
+    measured = measure_uncut(OutgoingRequest(fitted=fitted), fitted, Usage(input=3_000), weights)
+    assert measured.full > 3_000
+    assert not counted_texts
+    account = msgspec.structs.replace(fitted.envelope.account, margin=500)  # what calibration adds
+    envelope = msgspec.structs.replace(fitted.envelope, account=account)
+    calibrated = msgspec.structs.replace(fitted, envelope=envelope)
+    sent = OutgoingRequest(fitted=calibrated)
+    assert measure_uncut(sent, calibrated, Usage(input=3_000), weights).counted == measured.counted
+
+
+def test_what_entered_shortened_belongs_to_the_uncut_request() -> None:
+    """A result that no cut has lowered is counted by itself. One that a cut has lowered is in the cut."""
+    fitted = fit_small()
+    sent = fitted.envelope.account.uncalibrated
+    lines = fitted.ledger.lines
+    assert lines
+    entered = {ref: msgspec.structs.replace(line, cut=0) for ref, line in lines.items()}
+    without_cuts = msgspec.structs.replace(fitted.ledger, cuts=(), lines=entered)
+    by_cut = {ref: msgspec.structs.replace(line, cut=1) for ref, line in lines.items()}
+    assert measure(replace_ledger(fitted, without_cuts)) > sent
+    assert measure(replace_ledger(fitted, msgspec.structs.replace(without_cuts, lines=by_cut))) == sent
+    uncut = msgspec.structs.replace(fitted, envelope=msgspec.structs.replace(fitted.envelope, cut=None))
+    assert measure(replace_ledger(uncut, without_cuts), previous={}) == sent
+    assert measure(fitted, previous={}) > sent
+
+
+def replace_ledger(fitted: Fitted, ledger: Ledger) -> Fitted:
+    return msgspec.structs.replace(fitted, ledger=ledger)
+
+
+@pytest.mark.parametrize(("tool", "is_own"), [("read", True), ("another", False)])
+def test_what_was_recalled_does_not_belong_to_the_uncut_request(tool: str, *, is_own: bool) -> None:
+    """Calls of lamina's own tools and their results are in no request of the client's."""
+    fitted = fit_request(messages_request(4), budget=Budget(window=100_000))
+    entries = find_logged(fitted.envelope.entries)
+    called = [entry for entry in entries if entry.segment.kind in ("tool_call", "tool_result")]
+    assert len(called) == 8
+    tokens = fitted.envelope.tokens
+    some_line = fit_small().ledger.lines  # of another conversation: it only says that something is lowered
+    cut = Cut(number=1, reason="over the trigger", before=10 * tokens, lowered=1)
+    ledger = msgspec.structs.replace(fitted.ledger, cuts=(cut,), lines=some_line)
+    own_tools = (OwnTool(definition=Tool(name=tool), answer=UNUSED),)
+    sent = fitted.envelope.account.uncalibrated
+    recalled = sum(entry.tokens for entry in called) if is_own else 0
+    assert (
+        measure(msgspec.structs.replace(fitted, ledger=ledger, own_tools=own_tools)) == 11 * sent - recalled
+    )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
+import zlib
 from typing import Any
 
+import brotli  # type: ignore[import-untyped]
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lamina.gateway import limits, request_bodies
+from lamina.gateway.packed_bodies import unpack
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.request_bodies import RequestBody, decode_body, encode_body
 from lamina.gateway.turn_memory import TurnMemory
@@ -65,7 +71,7 @@ def test_no_change_of_a_body_is_missed() -> None:
         place = chance.randrange(len(changed))
         match chance.randrange(3):
             case 0:
-                changed[place] = chance.choice(b'{}[],:" 0a\\')
+                changed[place] = chance.choice(b'{}[],:;" 0a\\')
             case 1:
                 del changed[place : place + chance.choice((1, 1, 2, 30))]
             case _:
@@ -113,16 +119,16 @@ def test_a_body_that_ends_otherwise_is_not_taken_for_the_last_one(before: bytes,
 
 
 @pytest.mark.parametrize(
-    "value",
+    ("value", "key"),
     [
-        '{"role":"user","content":[{"type":"text","text":"a","text":"b"}]}',
-        '{"role": "user", "content": [{"type": "text", "text": "a", "te\\u0078t": "b"}]}',
-        '{"role":"user","content":"a","x":{"y":{"z":1,"z":1}}}',
+        ('{"role":"user","content":[{"type":"text","text":"a","text":"b"}]}', "text"),
+        ('{"role": "user", "content": [{"type": "text", "text": "a", "te\\u0078t": "b"}]}', "text"),
+        ('{"role":"user","content":"a","x":{"y":{"first":1,"z":1,"z":1}}}', "z"),
     ],
 )
-def test_a_key_that_is_there_twice_is_refused_at_any_depth(value: str) -> None:
+def test_a_key_that_is_there_twice_is_refused_at_any_depth(value: str, key: str) -> None:
     for text in (f'{{"messages":[{value}]}}', f'{{"messages":[],"metadata":{value}}}'):
-        with pytest.raises(Refusal, match="twice"):
+        with pytest.raises(Refusal, match=f"has the key '{key}' twice"):
             decode_body(text.encode(), TurnMemory())
 
 
@@ -209,3 +215,153 @@ def test_short_messages_count_with_what_they_take_in_memory() -> None:
         text = json.dumps({"messages": [{"role": "user", "content": f"{number}"}]}).encode()
         decode_body(text, memory)
     assert len(memory) <= 100
+
+
+@pytest.mark.parametrize(("limit", "is_taken"), [(2, True), (1, False)])
+def test_a_body_may_have_as_many_tools_as_the_limit(
+    limit: int, monkeypatch: pytest.MonkeyPatch, *, is_taken: bool
+) -> None:
+    text = b'{"model":"m","tools":[{"name":"a"},{"name":"b"}]}'
+    monkeypatch.setattr(limits, "TOOLS", limit)
+    if is_taken:
+        assert len(decode_body(text, TurnMemory()).request["tools"]) == 2
+        return
+    with pytest.raises(Refusal, match="tools has 2 items; the limit is 1") as refused:
+        decode_body(text, TurnMemory())
+    assert refused.value.status == 413
+
+
+@pytest.mark.parametrize("text", [b'{"model":"m"}', b'{"model":"m","input":"Hello."}', b"{}"])
+def test_a_body_without_messages_is_decoded_without_any(text: bytes) -> None:
+    body = decode_body(text, TurnMemory())
+    assert body.request == json.loads(text)
+    assert body.turns == ()
+    assert body.new_bytes == 0
+    assert body.turn_bytes == 0
+    assert body.head_bytes == len(text)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "identity", "", "GZIP", "identity, gzip "])
+def test_a_body_may_be_as_large_as_the_limit_when_unpacked(encoding: str) -> None:
+    pack = {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress}
+    name = encoding.lower().rpartition(",")[2].strip()
+    text = b"0123456789" * 20
+    packed = pack[name](text) if name in pack else text
+    assert unpack(packed, encoding, 200) == text
+    if name in pack:
+        with pytest.raises(Refusal, match="larger than 199 bytes") as refused:
+            unpack(packed, encoding, 199)
+        assert refused.value.status == 413
+        with pytest.raises(Refusal, match="not valid") as refused:
+            unpack(packed[:-9], encoding, 200)
+        assert refused.value.status == 400
+
+
+def test_an_encoding_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(Refusal, match="'zip' is unknown") as refused:
+        unpack(b"x", "zip", 9)
+    assert refused.value.status == 415
+    twice = gzip.compress(zlib.compress(b"text"))
+    assert unpack(twice, "deflate, gzip", 99) == b"text"
+
+
+@pytest.mark.parametrize(("window_log", "refused"), [(27, False), (28, True)])
+def test_a_body_in_zstd_may_ask_for_a_window_of_128_mib_and_no_more(
+    window_log: int, *, refused: bool
+) -> None:
+    """The client chooses the window, and unpacking takes so much memory, however short the body is."""
+    window = bytes([(window_log - 10) << 3])
+    last_raw_block = ((2 << 3) | 1).to_bytes(3, "little") + b"{}"
+    packed = b"\x28\xb5\x2f\xfd\x00" + window + last_raw_block
+    if refused:
+        with pytest.raises(Refusal, match="not valid zstd"):
+            unpack(packed, "zstd", 99)
+    else:
+        assert unpack(packed, "zstd", 99) == b"{}"
+
+
+def write_body(count: int) -> bytes:
+    """A request with so many messages, each long enough to be remembered."""
+    turns = [
+        {
+            "role": ("user", "assistant")[number % 2],
+            "content": f"message number {number}, long enough to matter",
+        }
+        for number in range(count)
+    ]
+    return json.dumps({"model": "gpt-5", "messages": turns}, separators=(",", ":")).encode()
+
+
+def read(body: bytes, memory: TurnMemory) -> Any:
+    """The request in a body, or that it is refused."""
+    try:
+        return decode_body(body, memory).request
+    except Refusal as refusal:
+        return refusal.status
+
+
+BODY = write_body(7)
+
+
+def test_broken_json_between_known_messages_is_refused() -> None:
+    memory = TurnMemory()
+    assert read(BODY, memory)["model"] == "gpt-5"
+    for old in range(1, 7):
+        parts = BODY.split(b"},{")
+        broken = b"},{".join(parts[:old]) + b"};{" + b"},{".join(parts[old:])
+        assert len(broken) == len(BODY)
+        assert read(broken, memory) == 400
+
+
+@given(lengths=st.lists(st.integers(1, 12), min_size=2, max_size=6))
+def test_requests_that_grow_and_shrink_are_read_as_without_a_memory(lengths: list[int]) -> None:
+    memory = TurnMemory()
+    for length in lengths:
+        body = write_body(length)
+        assert read(body, memory) == read(body, TurnMemory())
+
+
+def write_question(number: int) -> bytes:
+    turns = [{"role": "user", "content": f"question {number:04} " * 40}]
+    return json.dumps({"model": "gpt-5", "messages": turns}).encode()
+
+
+def test_what_follows_the_messages_counts_as_what_they_hold() -> None:
+    memory = TurnMemory(limit=100_000)
+    bodies = []
+    for number in range(9):
+        system = json.dumps("x" * 30_000)
+        bodies.append(b'{"messages":[{"content":"%d"}],"system":%b}' % (number, system.encode()))
+        decode_body(bodies[-1], memory)
+    assert sum(memory.find_repeated(body) is not None for body in bodies) == 3
+
+
+def test_a_memory_holds_as_many_messages_after_a_thousand_as_before() -> None:
+    memory = TurnMemory(limit=20_000)
+    held: list[int] = []
+    for number in range(1_000):
+        read(write_question(number), memory)
+        held.append(len(memory))
+        assert decode_body(write_question(number), memory).new_bytes == 0
+    assert held[-1] == max(held) > 5
+
+
+def test_a_conversation_that_grows_for_long_is_known_at_every_request() -> None:
+    """Each request takes the place of the one before it, and of its room."""
+    memory = TurnMemory(limit=4 * len(write_body(300)) + 400_000)
+    for count in range(1, 300, 3):
+        body = write_body(count)
+        before = decode_body(body, memory)
+        assert memory.find_repeated(body) is not None
+        decode_body(body, memory)
+        assert before.new_bytes < 400
+
+
+def test_outlines_of_many_requests_are_forgotten_one_by_one() -> None:
+    """The newest ones stay: each was the last of its conversation, which goes on some time."""
+    memory = TurnMemory(limit=30_000)
+    for number in range(200):
+        read(write_question(number), memory)
+    assert memory.find_repeated(write_question(199)) is not None
+    assert memory.find_repeated(write_question(190)) is not None
+    assert memory.find_repeated(write_question(145)) is None  # by its bytes: it is not among the last 50

@@ -15,6 +15,7 @@ import zstandard
 from lamina.gateway.client_connection import SMALL, BodyRoom, BodyTicket, ClientConnection
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.refusals import Refusal
+from tests.gateway.running import make_link
 
 pytestmark = pytest.mark.anyio
 
@@ -101,7 +102,7 @@ async def test_a_body_waits_for_the_room_that_it_takes_when_it_is_unpacked(
         headers = [(b"content-encoding", encoding.encode())]
         if says_length:
             headers.append((b"content-length", str(len(packed)).encode()))
-        client = ClientConnection(receive, headers, GatewaySettings(body_bytes=LARGE // 2))
+        client = ClientConnection(receive, headers, GatewaySettings(body_bytes=LARGE // 2), make_link())
         with BodyTicket(room) as ticket:
             body = await client.unpack_body(await client.read_body(ticket), ticket)
             unpacked.append(len(body))
@@ -126,7 +127,24 @@ async def test_a_packed_body_that_is_small_waits_for_nobody() -> None:
         return {"type": "http.request", "body": packed, "more_body": False}
 
     room = BodyRoom(SMALL, seconds=60)
-    client = ClientConnection(receive, [(b"content-encoding", b"gzip")], GatewaySettings())
+    client = ClientConnection(receive, [(b"content-encoding", b"gzip")], GatewaySettings(), make_link())
     with BodyTicket(room) as ticket, BodyTicket(room) as other:
         await other.take(LARGE)
         assert len(await client.unpack_body(await client.read_body(ticket), ticket)) == SMALL
+
+
+async def test_a_body_is_read_in_its_pieces_and_the_server_knows_that_nobody_waits_for_one() -> None:
+    messages = [
+        {"type": "http.request", "body": b"first ", "more_body": True},
+        {"type": "http.request", "body": b"last", "more_body": False},
+    ]
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    link = make_link()
+    client = ClientConnection(receive, [], GatewaySettings(), link)
+    with BodyTicket(BodyRoom(1_000, seconds=1)) as ticket:
+        body = await client.read_body(ticket)
+    assert body == b"first last"
+    assert link.wants_whole_body

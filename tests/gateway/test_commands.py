@@ -10,6 +10,11 @@ from pathlib import Path
 import pytest
 
 from lamina.cli import main
+from lamina.core.tokens import Counter
+from lamina.errors import BadInput
+from lamina.fitting.policy import Policy
+from lamina.gateway import serving
+from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from tests.gateway.growing import messages_request
 from tests.gateway.running import proxied
 from tests.gateway.test_conversations import SMALL, post
@@ -96,3 +101,49 @@ def test_settings_are_checked_before_anything_starts(
     assert main(["serve", "--host", "0.0.0.0"]) == 2  # noqa: S104 - refused
     assert main(["serve", "--profile", "vllm"]) == 2
     assert main(["serve", "--upstream", "x", "--profile", "nobody"]) == 2
+
+
+SERVER = UpstreamSettings(url="http://127.0.0.1:9", profile="openai")
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[GatewaySettings]:
+    """The settings with which `serve` has started a server; none is started."""
+    settings: list[GatewaySettings] = []
+    monkeypatch.setattr(serving, "run_server", settings.append)
+    monkeypatch.delenv("LAMINA_TOKEN", raising=False)
+    return settings
+
+
+def test_settings_are_taken_as_they_are_or_read_from_their_file(
+    started: list[GatewaySettings], tmp_path: Path
+) -> None:
+    own = GatewaySettings(port=0, upstreams={"only": SERVER}, policy=Policy(keep="nothing"))
+    serving.serve(settings=own)
+    assert started.pop() == own
+    file = tmp_path / "gateway.toml"
+    file.write_text('port = 0\n[policy]\nkeep = "nothing"\n[upstreams.mine]\nurl = "http://127.0.0.1:9"\n')
+    with pytest.raises(BadInput, match="profile"):
+        serving.serve(settings=file)
+    file.write_text(file.read_text() + 'profile = "vllm"\n')
+    for path in (file, str(file)):
+        serving.serve(settings=path)
+        assert list(started.pop().upstreams) == ["mine"]
+    serving.serve(port=0, store=tmp_path / "gateway.db")
+    assert set(started.pop().upstreams) == {"anthropic", "openai", "gemini", "ollama"}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_policy_with_a_function_is_for_one_process_only(
+    started: list[GatewaySettings], tmp_path: Path, workers: int
+) -> None:
+    policy = Policy(counter=Counter(name="characters", count=len))
+    store = str(tmp_path / "gateway.db")
+    settings = GatewaySettings(port=0, workers=workers, store=store, upstreams={"only": SERVER})
+    if workers == 1:
+        serving.serve(settings=settings, policy=policy)
+        assert started.pop().policy.counter is policy.counter
+        return
+    with pytest.raises(BadInput, match="counter is not plain data"):
+        serving.serve(settings=settings, policy=policy)
+    assert not started

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 
 from lamina import Budget
+from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.record import count_compactions
 from lamina.conversations.store import (
     FAMILIES,
@@ -24,6 +25,7 @@ from lamina.conversations.store import (
 from lamina.dialects import DIALECTS
 from lamina.fitting.request import fit_after_passed
 from lamina.gateway import fit_call
+from lamina.gateway.policies import PauseBook
 from lamina.stores.address import open_store
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Where
@@ -248,16 +250,6 @@ async def test_a_conversation_that_was_never_cut_is_stored_once_by_two_gateways(
         assert [len((await read_record(opened, "default", name)).calls) for name in names] == [steps]
 
 
-async def test_chat_completions_are_cut_and_continued_too(tmp_path: Path) -> None:
-    async with proxied(tmp_path / "gateway.db", **SMALL) as (stub, gateway, client):
-        for steps in range(24):
-            status, _ = await post(client, gateway.url, chat_request(steps), "/v1/chat/completions")
-            assert status == 200
-        assert gateway.events("cut")
-        for seen in stub.seen:
-            assert DIALECTS["openai_chat"].wire.check(seen.json) == []
-
-
 async def test_off_passes_one_request_untouched(tmp_path: Path) -> None:
     async with proxied(tmp_path / "gateway.db", **SMALL) as (stub, gateway, client):
         request = messages_request(30)
@@ -391,3 +383,17 @@ async def test_a_result_that_was_sent_in_full_is_not_shortened_as_if_it_were_new
             await post(client, gateway.url, request, "/v1/chat/completions")
         assert gateway.events("cut") == []
         assert [seen.json for seen in stub.seen] == requests
+
+
+async def test_the_first_request_of_a_conversation_ends_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(PauseBook, "add", lambda _, __, pause: pauses.append(pause))
+    async with proxied() as (_, gateway, client):
+        for steps in (1, 2):
+            data = dump(messages_request(steps))
+            async with client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS) as answer:
+                assert answer.status == 200
+                await answer.read()
+    first, second = pauses
+    assert first == FOR_EVER
+    assert 0 <= second < FOR_EVER

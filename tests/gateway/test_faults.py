@@ -17,6 +17,7 @@ import pytest
 from lamina.fitting.request import fit_request
 from lamina.gateway import limits, upstream_answer
 from lamina.gateway.account import GatewayAccount
+from lamina.gateway.client_request import ClientRequest
 from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.request_bodies import RequestBody
 from lamina.gateway.store_access import StoreGone
@@ -604,3 +605,20 @@ async def test_the_limit_of_connections_and_of_requests_at_once(monkeypatch: pyt
                 *(post(client, gateway.url, messages_request(1, stream=True)) for _ in range(8))
             )
             assert 503 in {status for status, _ in statuses}
+
+
+async def test_a_failure_of_the_gateway_is_an_error_of_the_clients_api(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(ClientRequest, "read", fail)
+    async with proxied() as (_, gateway, client):
+        data = dump(messages_request(1))
+        async with client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS) as answer:
+            status, error, log = answer.status, json.loads(await answer.read()), gateway.log.getvalue()
+    assert status == 500
+    assert error["error"]["message"] == "lamina: the gateway failed; its log names the error"
+    assert "RuntimeError" in log
+    assert "a bug" not in log

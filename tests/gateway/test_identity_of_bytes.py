@@ -6,6 +6,7 @@ import asyncio
 import gzip
 from collections.abc import Sequence
 from io import BytesIO
+from itertools import product
 
 import aiohttp
 import brotli  # type: ignore[import-untyped]
@@ -18,8 +19,8 @@ from tests.gateway.upstream_stub import SeenRequest, Stub, run_stub
 
 pytestmark = pytest.mark.anyio
 
-REQUESTS = 1_008
-"""As many requests as the seven clients send here together."""
+CONVERSATIONS, STEPS = 4, 12
+"""What each client sends here: so many conversations, each with so many requests."""
 
 HOP = {"host", "connection", "content-length", "transfer-encoding"}
 
@@ -54,11 +55,10 @@ async def compare(stub: Stub, gateway_url: str, requests: Sequence[ClientRequest
 @pytest.mark.parametrize("name", SHAPES)
 async def test_the_requests_of_a_client_pass_byte_for_byte(name: str) -> None:
     shape = SHAPES[name]
-    count = REQUESTS // len(SHAPES)
-    requests = [shape(number // 12, number % 12) for number in range(count)]
+    requests = [shape(*each) for each in product(range(CONVERSATIONS), range(STEPS))]
     async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway:
         await compare(stub, gateway.url, requests)
-        assert len(stub.seen) == 2 * count
+        assert len(stub.seen) == 2 * len(requests)
         assert gateway.events("not fitted") == gateway.events("refused") == gateway.events("cut") == []
 
 

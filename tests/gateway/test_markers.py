@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from lamina.conversations.store import WORKSPACE, list_conversations
 from lamina.core.tokens import Counter
+from lamina.core.values import Cut
+from lamina.dialects import DIALECTS
+from lamina.dialects.usage import Usage
 from lamina.fitting.markers import Breakpoints
 from lamina.fitting.policy import Policy
+from lamina.gateway.calls import IncomingRequest, OutgoingRequest, call_upstream
 from lamina.gateway.config import UpstreamSettings
+from lamina.gateway.identity import ClientIdentity
+from lamina.gateway.policies import plans_markers
+from lamina.gateway.request_bodies import decode_body
+from lamina.gateway.turn_memory import TurnMemory
+from lamina.gateway.upstreams import Upstream
 from lamina.stores.address import open_store
-from tests.gateway.growing import HEADERS, dump, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
+from tests.gateway.running import make_conversation, open_client, run_gateway, settings_for
 from tests.gateway.upstream_stub import run_stub
 
 pytestmark = pytest.mark.anyio
@@ -111,3 +122,73 @@ async def test_a_request_that_is_only_marked_is_not_counted_and_leaves_before_it
         seen = stub.seen
     assert not counted
     assert all(each.json["messages"][-1]["content"][-1]["cache_control"] == MARKER for each in seen)
+
+
+Json = dict[str, Any]
+
+
+def make_incoming(
+    request: Json, dialect: str = "anthropic", profile: Any = "anthropic", **policy: Any
+) -> IncomingRequest:
+    body = decode_body(json.dumps(request).encode(), TurnMemory())
+    settings = UpstreamSettings(url="http://127.0.0.1:9", profile=profile, policy=Policy(**policy))
+    return IncomingRequest(
+        workspace="default",
+        identity=ClientIdentity(),
+        dialect=DIALECTS[dialect],
+        upstream=Upstream("up", settings),
+        body=body,
+        request=body.request,
+        model=body.model,
+    )
+
+
+def test_a_read_is_predicted_from_the_last_report_unless_something_was_cut() -> None:
+    previous: Json = {"model": "m"}
+    sent = OutgoingRequest(previous=previous, previous_usage=Usage(input=70))
+    assert sent.predicted_read == 70
+    assert OutgoingRequest(previous=None, previous_usage=Usage(input=70)).predicted_read == 0
+    cut = Cut(number=1, reason="over the trigger", lowered=2)
+    assert msgspec.structs.replace(sent, new_cuts=(cut,)).predicted_read == 0
+
+
+def test_before_the_first_report_nothing_is_predicted() -> None:
+    call = call_upstream(make_incoming(messages_request(1)), salted=False)
+    conversation = make_conversation()
+    conversation.note_sent(call.request)
+    outgoing = call.passed(conversation, call.request, 2)
+    assert outgoing.previous is call.request
+    assert outgoing.predicted_read == 0
+    assert outgoing.conversation_name == "name"
+    assert call.unchanged().conversation_name == ""
+
+
+def pad_request(size: int) -> Json:
+    """A request of exactly so many bytes."""
+    request: Json = {"model": "claude-sonnet-4-5", "messages": [{"role": "user", "content": ""}]}
+    request["messages"][0]["content"] = "x" * (size - len(json.dumps(request)))
+    return request
+
+
+@pytest.mark.parametrize(("size", "plans"), [(1_023, False), (1_024, True)])
+def test_a_request_gets_markers_as_soon_as_its_bytes_could_be_enough_tokens(
+    size: int, *, plans: bool
+) -> None:
+    incoming = make_incoming(pad_request(size), breakpoints="auto")
+    assert len(incoming.body.text) == size
+    assert plans_markers(incoming) is plans
+
+
+@pytest.mark.parametrize(
+    ("dialect", "profile", "request_body"),
+    [
+        ("openai_chat", "openrouter", chat_request(3, model="gpt-5.6")),  # it keeps the end of each turn
+        ("openai_chat", "openai", chat_request(3, model="gpt-5")),
+        ("anthropic", "anthropic", messages_request(3, model="deepseek-chat")),
+        ("anthropic", "vllm", messages_request(3)),  # it reads no markers
+    ],
+)
+def test_a_cache_that_keeps_everything_gets_no_markers(
+    dialect: str, profile: str, request_body: Json
+) -> None:
+    assert not plans_markers(make_incoming(request_body, dialect, profile, breakpoints="auto"))

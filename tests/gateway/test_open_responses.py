@@ -10,7 +10,8 @@ import gc
 import json
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -183,11 +184,17 @@ def read_chunks(body: bytes) -> bytes:
     return content
 
 
-def run_fitted_cases(upstream: CompliantUpstream, folder: Path) -> Api:
-    """The cases after a long history, through a gateway with a small window. All of them must pass."""
+@contextmanager
+def through_gateway(upstream: CompliantUpstream, folder: Path) -> Iterator[Api]:
+    """An API behind a gateway with a small window, after a long history."""
     settings = settings_for(upstream.url, folder / "gateway.db", upstream=WINDOW)
     with gateway_in_thread(settings) as gateway:
-        api = Api(f"{gateway.url}/v1", MODEL, history=HISTORY)
+        yield Api(f"{gateway.url}/v1", MODEL, history=HISTORY)
+
+
+def run_fitted_cases(upstream: CompliantUpstream, folder: Path) -> Api:
+    """The cases after a long history, through a gateway with a small window. All of them must pass."""
+    with through_gateway(upstream, folder) as api:
         results = run_suite(api, cases=FITTED_CASES)
     assert list_failures(results) == []
     assert upstream.refused == []
@@ -296,12 +303,9 @@ def test_the_cases_of_tools_pass_with_a_recall_beside_the_call(recalls_first: bo
             return [WHERE, call_recall(request), *said]
         return [*said, call_recall(request)]
 
-    with run_compliant_upstream(script) as upstream:
-        settings = settings_for(upstream.url, tmp_path / "gateway.db", upstream=WINDOW)
-        with gateway_in_thread(settings) as gateway:
-            api = Api(f"{gateway.url}/v1", MODEL, history=HISTORY)
-            cases = [case for case in FITTED_CASES if "call" in case.id]
-            results = run_suite(api, cases=cases)
+    with run_compliant_upstream(script) as upstream, through_gateway(upstream, tmp_path) as api:
+        cases = [case for case in FITTED_CASES if "call" in case.id]
+        results = run_suite(api, cases=cases)
     assert [result.id for result in results] == [
         "tool-calling",
         "tool-calling-streaming",
@@ -316,12 +320,12 @@ def test_a_model_that_recalls_without_end_keeps_the_rules(
     says: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recall_loop, "ROUNDS", 2)
-    with run_compliant_upstream(lambda request: [*says, call_recall(request)]) as upstream:
-        settings = settings_for(upstream.url, tmp_path / "gateway.db", upstream=WINDOW)
-        with gateway_in_thread(settings) as gateway:
-            api = Api(f"{gateway.url}/v1", MODEL, history=HISTORY)
-            stream = read_stream(api.create(user("Go on."), stream=True))
-            whole = api.create(user("Go on without a stream."))
+    with (
+        run_compliant_upstream(lambda request: [*says, call_recall(request)]) as upstream,
+        through_gateway(upstream, tmp_path) as api,
+    ):
+        stream = read_stream(api.create(user("Go on."), stream=True))
+        whole = api.create(user("Go on without a stream."))
     assert check_stream(stream) == []
     ids = [answer["output"][-1]["id"] for answer in (find_whole(stream), whole.json)]
     assert len(set(ids)) == 2  # both may be in the history of one conversation
@@ -335,9 +339,7 @@ def test_a_stream_without_a_recall_keeps_its_bytes(first_number: int, tmp_path: 
     """Also when the gateway had to look for recalls in it, and the upstream counts from another number."""
     with run_compliant_upstream() as upstream:
         upstream.first_number = first_number
-        settings = settings_for(upstream.url, tmp_path / "gateway.db", upstream=WINDOW)
-        with gateway_in_thread(settings) as gateway:
-            api = Api(f"{gateway.url}/v1", MODEL, history=HISTORY)
+        with through_gateway(upstream, tmp_path) as api:
             answer = api.create(user("Go on."), stream=True)
     assert answer.change == "cut"
     assert answer.body == upstream.answers[0]
@@ -383,9 +385,7 @@ def test_a_recall_stays_hidden_in_a_stream_that_numbers_nothing(name: str, tmp_p
     """llama.cpp gives its events no numbers. The call of the recall tool is known by its id."""
     with run_compliant_upstream(ROUNDS[name]) as upstream:
         upstream.damage = write_like_llama_cpp
-        settings = settings_for(upstream.url, tmp_path / "gateway.db", upstream=WINDOW)
-        with gateway_in_thread(settings) as gateway:
-            api = Api(f"{gateway.url}/v1", MODEL, history=HISTORY)
+        with through_gateway(upstream, tmp_path) as api:
             for tools, shown_item in (([], "message"), ([WEATHER_TOOL], "function_call")):
                 answer = api.create(user("Go on."), stream=True, tools=tools)
                 stream = read_stream(answer)
@@ -408,11 +408,11 @@ def fail_after_recall(request: Json) -> Said:
 
 
 def test_the_error_that_ends_a_stream_is_an_event_of_the_api(tmp_path: Path) -> None:
-    with run_compliant_upstream(fail_after_recall) as upstream:
-        settings = settings_for(upstream.url, tmp_path / "gateway.db", upstream=WINDOW)
-        with gateway_in_thread(settings) as gateway:
-            api = Api(f"{gateway.url}/v1", MODEL, history=HISTORY)
-            stream = read_stream(api.create(user("Go on."), stream=True))
+    with (
+        run_compliant_upstream(fail_after_recall) as upstream,
+        through_gateway(upstream, tmp_path) as api,
+    ):
+        stream = read_stream(api.create(user("Go on."), stream=True))
     events = stream.events
     assert events[-1]["type"] == "error"
     assert [problem for event in events for problem in check_event(event)] == []

@@ -7,7 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina.gateway.profiles import PROFILES, Profiled, apply_profile
+from lamina.gateway.config import GatewaySettings, UpstreamSettings
+from lamina.gateway.profiles import PROFILES, Profiled, add_salt, apply_profile
+from lamina.gateway.refusals import Refusal
+from lamina.gateway.upstreams import Upstream, Upstreams, request_headers
 
 MARKED = {"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
 REQUEST: dict[str, Any] = {
@@ -46,3 +49,39 @@ def test_some_profile_leaves_out_context_management() -> None:
 def test_messages_are_looked_through_only_if_the_text_of_the_request_has_the_name_of_a_lifetime() -> None:
     assert leave_out("vllm", REQUEST).left_out == ("lifetimes of cache markers", "context_management")
     assert apply_profile(PROFILES["vllm"], REQUEST, b'{"messages":[]}') == Profiled(REQUEST)
+
+
+SERVER = UpstreamSettings(url="http://127.0.0.1:9", profile="openai")
+
+
+def test_a_salt_is_of_the_workspace_unless_the_client_has_one() -> None:
+    own: dict[str, Any] = {"model": "m", "cache_salt": "mine"}
+    assert add_salt(own, "team") is own
+    salted = add_salt({"model": "m"}, "team")
+    assert salted["model"] == "m"
+    assert len(salted["cache_salt"]) == 32
+    assert salted == add_salt({"model": "m"}, "team")
+    assert salted != add_salt({"model": "m"}, "other")
+
+
+def test_headers_after_one_that_is_not_sent_are_sent() -> None:
+    headers = [
+        (b"accept", b"*/*"),
+        (b"host", b"gateway"),
+        (b"x-lamina-token", b"open"),
+        (b"x-forwarded-for", b"10.0.0.7"),
+        (b"user-agent", b"client"),
+        (b"authorization", b"Bearer key"),
+    ]
+    sent = request_headers(headers, Upstream("up", SERVER), environment={})
+    assert dict(sent) == {"accept": "*/*", "user-agent": "client", "authorization": "Bearer key"}
+
+
+def test_a_model_that_no_upstream_serves_is_not_found() -> None:
+    only_small = msgspec.structs.replace(SERVER, models=("small-*",))
+    upstreams = Upstreams(GatewaySettings(upstreams={"up": only_small}))
+    assert upstreams.choose("openai_chat", "small-1").name == "up"
+    for dialect, model in (("openai_chat", "large-1"), ("anthropic", "small-1")):
+        with pytest.raises(Refusal, match="no upstream serves this model") as refused:
+            upstreams.choose(dialect, model)
+        assert refused.value.status == 404

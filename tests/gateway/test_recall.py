@@ -32,10 +32,9 @@ from lamina.gateway import limits
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.answer import RecallRelay
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.usage import UsageReader
 from tests.conversations import test_truncated_calls as truncated_calls
-from tests.gateway.running import RunningGateway, settings_for
+from tests.gateway.running import RunningGateway, make_writer, settings_for
 from tests.gateway.test_sdks import gateway_in_thread
 from tests.wrapped.scripted_api import APIS, Call, Said, ScriptedApi, Thought, scripted_api
 
@@ -593,6 +592,27 @@ class _Fitter:
         self.exchanges.append(arguments[2])
 
 
+async def relay_answers(
+    dialect: Any, outgoing: OutgoingRequest | None, bodies: list[list[bytes]], content_type: str
+) -> tuple[bytes, list[RecallExchange | None], OutgoingRequest | None]:
+    """What the client gets of these answers, what is remembered of them, and what would be sent next."""
+    written: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        written.append(message.get("body", b""))
+
+    assert outgoing is not None
+    fitter: Any = _Fitter()
+    relay = RecallRelay(fitter, make_writer(send), dialect, outgoing.own_names)
+    for pieces in bodies:
+        assert outgoing is not None
+        answer: Any = _Answer(_Pieces(pieces), {"content-type": content_type})
+        outgoing = await relay.relay(outgoing, answer, [], UsageReader(content_type.lower(), ""))
+    return b"".join(written), fitter.exchanges, outgoing
+
+
+PLACE = RecallPlace(turns=1, segments=1, link=b"x")
+
 SOUNDS: list[Said] = [
     [Thought("a"), "Let me look. ✓", Call("recall", {"key": "k1"}, "r1")],
     [Call("recall", {"key": "k2"}, "r2"), Call("recall", {"key": "k3"}, "r3")],
@@ -618,27 +638,16 @@ def test_answers_are_the_same_however_their_bytes_are_split(name: str) -> None:
     fitted = fit_request(
         request, dialect=name, budget=Budget(window=4_000, reserve=300), policy=Policy(recall="tool")
     )
-    place = RecallPlace(turns=1, segments=1, link=b"x")
     media_type = "application/x-ndjson" if name == "ollama" else "text/event-stream"
+    outgoing = OutgoingRequest(fitted=fitted, place=PLACE)
 
-    async def relay(
-        split: Callable[[bytes], list[bytes]], content_type: str = media_type
-    ) -> tuple[bytes, list[RecallExchange | None]]:
-        written: list[bytes] = []
-
-        async def send(message: Any) -> None:
-            written.append(message.get("body", b""))
-
-        fitter = _Fitter()
-        writer = AnswerWriter(send)
-        relay = RecallRelay(fitter, writer, wire.dialect, fitted.own_names)  # type: ignore[arg-type]
-        outgoing: OutgoingRequest | None = OutgoingRequest(fitted=fitted, place=place)
-        for body in bodies:
-            assert outgoing is not None
-            answer: Any = _Answer(_Pieces(split(body)), {"content-type": content_type})
-            outgoing = await relay.relay(outgoing, answer, [], UsageReader(media_type, ""))
-        assert outgoing is None
-        return b"".join(written), fitter.exchanges
+    def relay(split: Callable[[bytes], list[bytes]], content_type: str = media_type) -> tuple[bytes, Any]:
+        pieces = list(map(split, bodies))
+        written, exchanges, following = asyncio.run(
+            relay_answers(wire.dialect, outgoing, pieces, content_type)
+        )
+        assert following is None
+        return written, exchanges
 
     chance = random.Random(name)  # noqa: S311 - for a test
 
@@ -646,12 +655,12 @@ def test_answers_are_the_same_however_their_bytes_are_split(name: str) -> None:
         places = sorted(chance.sample(range(1, len(body)), chance.choice((1, 5, 40))))
         return [body[start:end] for start, end in zip([0, *places], [*places, len(body)], strict=True)]
 
-    expected = asyncio.run(relay(lambda body: [body]))
+    expected = relay(lambda body: [body])
     assert b'"recall"' not in expected[0]
     assert "é".encode() in expected[0] or rb"\u00e9" in expected[0]
-    assert asyncio.run(relay(split_anywhere, f"{media_type.title()}; charset=UTF-8")) == expected
+    assert relay(split_anywhere, f"{media_type.title()}; charset=UTF-8") == expected
     for _ in range(12):
-        assert asyncio.run(relay(split_anywhere)) == expected
+        assert relay(split_anywhere) == expected
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -673,26 +682,11 @@ def test_a_call_that_was_cut_off_beside_a_recall_ends_the_answer(name: str, *, s
         media_type = "application/x-ndjson" if name == "ollama" else "text/event-stream"
         frame = "{}\n" if name == "ollama" else "data: {}\n\n"
         body = "".join(map(frame.format, texts))
-    written: list[bytes] = []
-
-    async def send(message: Any) -> None:
-        written.append(message.get("body", b""))
-
-    async def relay() -> OutgoingRequest | None:
-        relay = RecallRelay(
-            _Fitter(),  # type: ignore[arg-type]
-            AnswerWriter(send),
-            DIALECTS[name],
-            {"recall"},
-        )
-        answer: Any = _Answer(_Pieces([body.encode()]), {"content-type": media_type})
-        place = RecallPlace(turns=1, segments=1, link=b"x")
-        outgoing = OutgoingRequest(fitted=truncated_calls.fit(name), place=place)
-        return await relay.relay(outgoing, answer, [], UsageReader(media_type, ""))
-
-    assert asyncio.run(relay()) is None
-    text = b"".join(written).decode()
-    shown = [json.loads(line.removeprefix("data: ")) for line in text.split("\n") if line]
+    outgoing = OutgoingRequest(fitted=truncated_calls.fit(name), place=PLACE)
+    relaying = relay_answers(DIALECTS[name], outgoing, [[body.encode()]], media_type)
+    written, _, following = asyncio.run(relaying)
+    assert following is None
+    shown = [json.loads(line.removeprefix("data: ")) for line in written.decode().split("\n") if line]
     assert truncated_calls.names_call(shown, truncated_calls.OWN)
     assert not truncated_calls.names_call(shown, truncated_calls.RECALL)
     assert truncated_calls.list_stops(shown) == truncated_calls.list_stops(events)
@@ -747,23 +741,10 @@ def test_only_an_answer_that_the_provider_stores_can_be_continued_by_its_id(
     )
     sounds: list[Said] = [[Call("recall", {"key": "k1"}, "r1")], ["Here it is."]]
 
-    async def relay() -> list[RecallExchange | None]:
-        async def send(_: Any) -> None:
-            pass
-
-        fitter = _Fitter()
-        port: Any = fitter
-        relay = RecallRelay(port, AnswerWriter(send), wire.dialect, fitted.own_names)
-        place = RecallPlace(turns=1, segments=1, link=b"x")
-        outgoing: OutgoingRequest | None = OutgoingRequest(request=fields, fitted=fitted, place=place)
-        for said in sounds:
-            assert outgoing is not None
-            body = "".join(APIS["responses"][1](said, 10)).encode()
-            answer: Any = _Answer(_Pieces([body]), {"content-type": "text/event-stream"})
-            outgoing = await relay.relay(outgoing, answer, [], UsageReader("text/event-stream", ""))
-        return fitter.exchanges
-
-    [exchange] = asyncio.run(relay())
+    outgoing = OutgoingRequest(request=fields, fitted=fitted, place=PLACE)
+    bodies = [["".join(APIS["responses"][1](said, 10)).encode()] for said in sounds]
+    relaying = relay_answers(wire.dialect, outgoing, bodies, "text/event-stream")
+    _, [exchange], _ = asyncio.run(relaying)
     assert exchange is not None
     assert bool(exchange.last_id) is is_noted
     assert bool(exchange.shown_id) is is_noted

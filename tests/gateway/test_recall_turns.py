@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lamina import fit_request
+from lamina.conversations.recall_filter import UsageSum, add_output, find_usage_object
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
 from lamina.conversations.store import ConversationState
 from lamina.dialects.usage import Usage
@@ -15,7 +16,7 @@ from lamina.errors import Conflict
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.conversation_index import LiveConversation
 from lamina.gateway.store_access import StoreGone
-from tests.gateway.running import follow_calls
+from tests.gateway.running import follow_calls, make_conversation
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "What did the file say?"}]}
 EXCHANGE = RecallExchange(
@@ -78,7 +79,7 @@ def test_an_exchange_is_stored_or_waits_for_the_store(
     index: Any = Index(reload_failure)
     saver: Any = Saver(*failures)
     turns = follow_calls(index, saver)
-    conversation = LiveConversation("default", "name", "family", ConversationState(requests=1))
+    conversation = make_conversation(requests=1)
     fitted = fit_request(REQUEST, dialect="openai_chat", budget=10_000)
     sent = OutgoingRequest(conversation=conversation, fitted=fitted, number=1)
     asyncio.run(turns.record_exchange(sent, Usage(input=10), EXCHANGE))
@@ -92,7 +93,7 @@ def test_an_exchange_is_stored_or_waits_for_the_store(
 def test_without_an_exchange_or_its_conversation_only_the_usage_is_recorded(missing: str) -> None:
     saver: Any = Saver()
     turns = follow_calls(Index(None), saver)
-    conversation = LiveConversation("default", "name", "family", ConversationState(requests=1))
+    conversation = make_conversation(requests=1)
     sent = OutgoingRequest(
         conversation=None if missing == "conversation" else conversation,
         fitted=None if missing == "fitted" else fit_request(REQUEST, dialect="openai_chat", budget=10_000),
@@ -103,3 +104,26 @@ def test_without_an_exchange_or_its_conversation_only_the_usage_is_recorded(miss
     is_recorded = missing != "conversation"
     assert (conversation.state.usage == Usage(input=10)) is is_recorded
     assert conversation.state.exchanges == ()
+
+
+def test_a_total_is_summed_only_where_the_api_reports_one() -> None:
+    earlier = [{"output_tokens": 5, "total_tokens": 105}]
+    assert add_output({"output_tokens": 7}, earlier) == {"output_tokens": 12}
+    summed = add_output({"output_tokens": 7, "total_tokens": 207}, earlier)
+    assert summed == {"output_tokens": 12, "total_tokens": 212}
+    assert add_output({"outputTokens": 2, "totalTokens": 9}, [{"outputTokens": 4}]) == {
+        "outputTokens": 6,
+        "totalTokens": 13,
+    }
+
+
+def test_an_event_without_usage_stays_as_it_is() -> None:
+    event: dict[str, Any] = {"type": "content_block_delta", "delta": {"text": "Hello"}}
+    assert find_usage_object(event) == ((), {})
+    usage = UsageSum()
+    usage.read({"usage": {"output_tokens": 5}})
+    usage.next_round()
+    usage.read(event)
+    assert usage.complete(event) is event
+    last = usage.complete({"usage": {"output_tokens": 7}})
+    assert last == {"usage": {"output_tokens": 12}}

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lamina.conversations.store import ConversationState
 from lamina.fitting.policy import Keep
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.conversation_index import LiveConversation
 from lamina.gateway.recording import ExchangeRecord
 from lamina.gateway.refusals import Refusal
+from tests.gateway.running import make_conversation
 
 ANSWER: Any = SimpleNamespace(status=200, headers={"content-type": "application/json", "request-id": "r-1"})
 
@@ -43,7 +43,7 @@ def send(record: ExchangeRecord, conversation: LiveConversation, sent_id: str = 
 
 def begin(keep: Keep = "all") -> tuple[ExchangeRecord, LiveConversation, Saver]:
     saver: Any = Saver()
-    conversation = LiveConversation("default", "name", "family", ConversationState())
+    conversation = make_conversation()
     return ExchangeRecord(saver, keep), conversation, saver
 
 

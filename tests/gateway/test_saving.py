@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lamina.conversations.request_digests import NO_DIGESTS
 from lamina.conversations.store import ConversationState
-from lamina.core.values import Cut, Ledger
+from lamina.core.values import Budget, Cut, Ledger
+from lamina.dialects.usage import NOTHING_REPORTED, Cleared, Usage
 from lamina.errors import Conflict
+from lamina.gateway import conversation_index
+from lamina.gateway.calls import OutgoingRequest
+from lamina.gateway.config import DEFAULT_UPSTREAMS, GatewaySettings
 from lamina.gateway.conversation_index import ConversationIndex, LeftBranch, LiveConversation
+from lamina.gateway.fit import _bound_next
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.saving import SAVED_TOGETHER, ConversationSaver
-from lamina.gateway.store_access import GatewayConversation, StoreGone
+from lamina.gateway.sent_calls import MOST_BYTES
+from lamina.gateway.sizes import CountedRequest, KnownTrigger
+from lamina.gateway.store_access import GatewayConversation, GatewayStore, StoreGone
 from lamina.stores.port import StoredHead
+from tests.gateway.running import follow_calls, make_conversation
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +48,7 @@ class FailingStore:
 async def test_records_that_wait_are_saved_once_when_the_store_is_back() -> None:
     store: Any = FailingStore(2)
     saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
-    conversation = LiveConversation("default", "name", "family", ConversationState())
+    conversation = make_conversation()
     conversation.add_records([b"first"])
     saver.save_later(conversation)
     assert not await saver.flush()
@@ -73,7 +83,7 @@ async def test_a_save_that_nobody_waits_for_any_more_is_not_made_twice(way: str)
 
     store: Any = CommittingStore()
     saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
-    conversation = LiveConversation("default", "name", "family", ConversationState())
+    conversation = make_conversation()
     conversation.add_records([b"first"])
     getattr(saver, way)(conversation)
     flush = saver.flush_records if way == "record_soon" else saver.flush
@@ -88,7 +98,7 @@ async def test_a_save_that_nobody_waits_for_any_more_is_not_made_twice(way: str)
 
 
 async def test_what_happens_while_a_conversation_is_saved_is_saved_the_next_time() -> None:
-    conversation = LiveConversation("default", "name", "family", ConversationState())
+    conversation = make_conversation()
 
     class BusyStore:
         def __init__(self) -> None:
@@ -158,7 +168,7 @@ class SharedStore:
 async def test_a_record_that_another_process_has_continued_is_read_again_and_written_after_it() -> None:
     store: Any = SharedStore(failures=2)
     saver = ConversationSaver(store, ConversationIndex(store, shared=True), GatewayMetrics())
-    conversation = LiveConversation("default", "name", "family", ConversationState())
+    conversation = make_conversation()
     conversation.add_records([b"first"])
     saver.record_soon(conversation)
     for _ in range(2):
@@ -172,7 +182,7 @@ async def test_a_record_that_another_process_has_continued_is_read_again_and_wri
 @pytest.mark.parametrize("was_cut", [True, False])
 def test_a_later_request_here_holds_only_under_the_ledger_in_the_store(*, was_cut: bool) -> None:
     """Another process has cut the conversation meanwhile: its ledger says what the next request must be."""
-    conversation = LiveConversation("default", "name", "family", ConversationState(requests=3))
+    conversation = make_conversation(requests=3)
     ledger = Ledger()
     if was_cut:
         ledger = Ledger(cuts=(Cut(number=1, reason="over the trigger"),))
@@ -224,3 +234,154 @@ async def test_only_a_later_request_of_a_conversation_in_use_is_saved_over_what_
     assert conversation.state is (own if is_later else saved)
     assert store.states == ([own] if is_later and not is_left else [])
     assert store.forgotten == is_left, "what its client deleted may not stay stored"
+
+
+class Records:
+    """A store that has the records of one conversation, and counts how often they were read."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.reads = 0
+
+    async def load(self, _: str, __: str) -> None:
+        return None
+
+    async def load_head(self, _: str, __: str) -> StoredHead:
+        return StoredHead(count=self.count)
+
+    async def load_records(self, _: str, __: str, *, after: int) -> list[bytes]:
+        self.reads += 1
+        return [b"{}"] * (self.count - after)
+
+
+@pytest.mark.parametrize(("more", "reads"), [(0, 1), (1, 0)])
+def test_a_record_is_learnt_unless_it_is_too_long(more: int, reads: int) -> None:
+    store: Any = Records(conversation_index.MOST_LEARNT + more)
+    conversation = make_conversation()
+    asyncio.run(ConversationIndex(store, shared=True).reload(conversation))
+    assert store.reads == reads
+    assert conversation.record.count == store.count
+
+
+async def test_records_are_counted_also_before_there_is_a_state(tmp_path: Path) -> None:
+    store = GatewayStore(GatewaySettings(store=str(tmp_path / "gateway.db"), upstreams=DEFAULT_UPSTREAMS))
+    await store.open()
+    try:
+        counts = [(await store.load_head("default", "name")).count]
+        await store.append("default", "name", [b"one", b"two"], expect=0)
+        counts.append((await store.load_head("default", "name")).count)
+    finally:
+        await store.close()
+    assert counts == [0, 2]
+
+
+class OneLock:
+    """An index with one lock."""
+
+    def __init__(self) -> None:
+        self.only = asyncio.Lock()
+
+    def lock(self, _: str, __: str) -> asyncio.Lock:
+        return self.only
+
+
+class Saver:
+    """Counts what is saved at once and what is saved later."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.later = 0
+
+    async def save_now(self, _: LiveConversation) -> bool:
+        self.now += 1
+        return True
+
+    def save_later(self, _: LiveConversation) -> None:
+        self.later += 1
+
+
+def learn(sent: OutgoingRequest, usage: Usage, *, waits: bool = False, at_once: bool = False) -> Saver:
+    """Let a learner record a report, by the way that waits for the lock or by the one that does not."""
+    saver = Saver()
+    port: Any = saver
+
+    async def record() -> None:
+        index: Any = OneLock()
+        learner = follow_calls(index, port)
+        if waits:
+            await learner.record_answer(sent, usage, at_once=at_once)
+        else:
+            assert learner.record_if_free(sent, usage)
+
+    asyncio.run(record())
+    return saver
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize(
+    ("usage", "number", "saves"),
+    [
+        (NOTHING_REPORTED, 2, 0),
+        (Usage(input=50, output=9), 2, 0),  # the last report said the same of the input
+        (Usage(input=60), 1, 0),  # it is late
+        (Usage(input=60), 2, 1),
+        (Usage(input=50, cached=40), 2, 1),
+        (Usage(input=50, cleared=Cleared(tokens=9)), 2, 1),
+    ],
+)
+def test_only_a_report_with_news_is_saved(usage: Usage, number: int, saves: int, *, waits: bool) -> None:
+    conversation = make_conversation(requests=2, usage=Usage(input=50))
+    saver = learn(OutgoingRequest(conversation=conversation, number=number), usage, waits=waits)
+    assert (saver.later, saver.now) == (saves, 0)
+    assert conversation.reported == (usage if saves else NOTHING_REPORTED)
+    assert conversation.state.usage == (usage if saves else Usage(input=50))
+
+
+async def test_a_conversation_that_is_held_is_not_waited_for() -> None:
+    index: Any = OneLock()
+    saver: Any = Saver()
+    sent = OutgoingRequest(conversation=make_conversation(requests=1), number=1)
+    async with index.only:
+        assert follow_calls(index, saver).record_if_free(sent, Usage(input=60)) is False
+
+
+def test_what_a_server_cleared_belongs_to_the_measured_request() -> None:
+    conversation = make_conversation(requests=1)
+    conversation.turns = ({"role": "user"},)
+    conversation.head_bytes = 7
+    learn(OutgoingRequest(conversation=conversation, number=1), Usage(input=100, cleared=Cleared(tokens=30)))
+    assert conversation.measured is not None
+    assert conversation.measured.tokens == 130
+    assert conversation.measured.head_bytes == 7
+
+
+@pytest.mark.parametrize(("more_bytes", "is_believed"), [(0, True), (1, False)])
+def test_a_report_with_too_many_bytes_for_each_token_is_not_believed(
+    more_bytes: int, *, is_believed: bool
+) -> None:
+    conversation = make_conversation(requests=1)
+    conversation.turns = ({"role": "user"},)
+    conversation.text_size = 100 * MOST_BYTES + more_bytes
+    learn(OutgoingRequest(conversation=conversation, number=1), Usage(input=100))
+    assert (conversation.measured is not None) is is_believed
+    assert conversation.reported.input == 100
+
+
+@pytest.mark.parametrize(("tokens", "now"), [(50, 0), (51, 1)])
+def test_a_report_is_stored_at_once_above_half_of_the_trigger(tokens: int, now: int) -> None:
+    conversation = make_conversation(requests=1)
+    conversation.turns = ({"role": "user"},)
+    conversation.trigger = KnownTrigger(Budget(window=200), {}, 100)
+    sent = OutgoingRequest(conversation=conversation, number=1)
+    saver = learn(sent, Usage(input=tokens), waits=True, at_once=True)
+    assert (saver.now, saver.later) == (now, 1 - now)
+
+
+@pytest.mark.parametrize(("measured", "bound"), [(500, 500), (501, 3_000), (999, 3_000)])
+def test_what_an_upstream_counted_is_believed_up_to_half_of_the_trigger(measured: int, bound: int) -> None:
+    """The gateway's own count may be twice that, so above it the request has to be counted."""
+    message = {"role": "user"}
+    body: Any = SimpleNamespace(turns=(message,), bounds=(3_000,), head_bytes=0)
+    conversation = make_conversation(requests=1)
+    conversation.measured = CountedRequest(tokens=measured, turns=(message,), head_bytes=0)
+    assert _bound_next(body, conversation, 1_000) == bound

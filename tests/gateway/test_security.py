@@ -25,12 +25,14 @@ from lamina.gateway.config import (
     GatewaySettings,
     UpstreamSettings,
     check_settings,
+    is_loopback,
     load_gateway_settings,
+    read_host_name,
 )
 from lamina.gateway.packed_bodies import unpack
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.request_bodies import decode_body
-from lamina.gateway.security import check_sender
+from lamina.gateway.security import Visitor, admit_visitor
 from lamina.gateway.turn_memory import TurnMemory
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import RunningGateway, open_client, proxied, read_files, run_gateway, settings_for
@@ -72,7 +74,12 @@ async def test_a_token_is_checked_before_the_body_is_read() -> None:
 
 async def test_every_wrong_token_gets_the_same_answer_and_every_key_header_counts() -> None:
     async with proxied(tokens=TOKENS) as (stub, gateway, client):
-        wrong: list[dict[str, str]] = [{}, {"x-api-key": "no"}, {"authorization": "Bearer no"}]
+        wrong: list[dict[str, str]] = [
+            {},
+            {"x-api-key": ""},
+            {"x-api-key": "no"},
+            {"authorization": "Bearer no"},
+        ]
         answers = [await post(client, gateway.url, messages_request(0), headers=headers) for headers in wrong]
         assert len(set(answers)) == 1
         assert answers[0][0] == 401
@@ -99,6 +106,7 @@ def test_a_public_address_needs_a_token(tmp_path: Path) -> None:
         check_settings(settings, {})
     with_token = settings_for("http://127.0.0.1:9", host="0.0.0.0", tokens=TOKENS)  # noqa: S104
     check_settings(with_token, {})
+    check_settings(settings_for("http://127.0.0.1:9"), {})
     with pytest.raises(BadInput, match="16 characters"):
         check_settings(with_token, {"LAMINA_GATEWAY_TOKEN": "short"})
     from_environment = load_gateway_settings(None, {"LAMINA_GATEWAY_TOKEN": "long-and-random"})
@@ -150,26 +158,6 @@ async def test_other_host_names_and_other_sites_are_refused(headers: bytes, stat
         assert int(answer[9:12]) == status
         assert b"access-control" not in answer.lower()
         assert len(stub.seen) == (status == 200)
-
-
-@pytest.mark.parametrize(
-    ("host", "address", "answer"),
-    [
-        ("10.1.2.3:4949", "0.0.0.0", "served"),  # noqa: S104 - how Prometheus and a balancer ask
-        ("[fd00::7]:4949", "0.0.0.0", "served"),  # noqa: S104
-        ("10.1.2.3:4949", "127.0.0.1", "refused"),
-        ("evil.example", "0.0.0.0", "refused"),  # noqa: S104
-        ("10.1.2.3.evil.example", "0.0.0.0", "refused"),  # noqa: S104
-    ],
-)
-def test_a_public_gateway_can_be_asked_by_its_address(host: str, address: str, answer: str) -> None:
-    settings = settings_for("http://127.0.0.1:9", host=address, tokens=TOKENS, hosts=("gateway.example",))
-    headers = [(b"host", host.encode())]
-    if answer == "served":
-        check_sender(headers, settings)
-        return
-    with pytest.raises(Refusal, match="not served here"):
-        check_sender(headers, settings)
 
 
 async def test_workspaces_cannot_see_each_other(tmp_path: Path) -> None:
@@ -493,3 +481,64 @@ def test_a_host_with_a_port_is_refused_at_the_start(host: str, name: str, tmp_pa
         check_settings(load_gateway_settings(file, {}), {}, file)
     assert caught.value.place == f"{file}:2 (hosts)"
     assert f'"{name}"' in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("address", "hosts", "asked", "is_served"),
+    [
+        ("0.0.0.0", (), "any.example", True),  # noqa: S104 - the token decides
+        ("0.0.0.0", ("own.example",), "own.example", True),  # noqa: S104
+        ("0.0.0.0", ("own.example",), "any.example", False),  # noqa: S104
+        ("0.0.0.0", ("own.example",), "10.0.0.7:4949", True),  # noqa: S104 - how Prometheus and a balancer ask
+        ("0.0.0.0", ("own.example",), "[fd00::7]:4949", True),  # noqa: S104
+        ("0.0.0.0", ("own.example",), "10.0.0.7.evil.example", False),  # noqa: S104
+        ("127.0.0.1", (), "any.example", False),
+        ("127.0.0.1", ("own.example",), "own.example", True),
+        ("127.0.0.1", ("own.example",), "10.0.0.7", False),
+    ],
+)
+def test_which_names_are_served_depends_on_the_address(
+    address: str, hosts: tuple[str, ...], asked: str, *, is_served: bool
+) -> None:
+    settings = GatewaySettings(host=address, hosts=hosts, tokens=TOKENS)
+    headers = [(b"host", asked.encode()), (b"x-api-key", b"team-b-token")]
+    if is_served:
+        assert admit_visitor(headers, settings) == Visitor("b", key_is_token=True)
+        return
+    with pytest.raises(Refusal, match="not served here") as refused:
+        admit_visitor(headers, settings)
+    assert refused.value.status == 421
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost", True),
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("10.0.0.1", False),
+        ("2001:db8::1", False),
+        ("example.org", False),
+        ("", False),
+    ],
+)
+def test_an_address_of_this_machine_is_known(host: str, *, expected: bool) -> None:
+    assert is_loopback(host) is expected
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("gateway.example", "gateway.example"),
+        ("Gateway.example:8080", "gateway.example"),
+        ("[::1]:80", "::1"),
+        ("evil.example/?#", ""),
+        ("user@evil.example", ""),
+        ("a.example, b.example", ""),
+        ("[::1", ""),
+        ("", ""),
+    ],
+)
+def test_the_name_of_a_host_is_read_without_its_port(host: str, name: str) -> None:
+    assert read_host_name(host) == name

@@ -8,13 +8,16 @@ from threading import Thread
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
+from lamina.core.values import Budget
+from lamina.dialects import DIALECTS
 from lamina.fitting.policy import Policy
 from lamina.gateway import policies
 from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.policies import PAUSE, ServedWindows
-from lamina.gateway.sizes import UNKNOWN_WINDOW, find_budget
+from lamina.gateway.sizes import UNKNOWN_WINDOW, ChosenWindow, choose_window, find_budget, find_trigger
 from lamina.gateway.upstreams import Upstream
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.running import proxied
@@ -133,3 +136,26 @@ async def test_a_request_over_what_is_worth_its_price_is_cut_though_it_fits() ->
             assert (len(stub.seen[0].body) < len(dump(request)) / 2) is is_cut
             [line] = gateway.events("answered")
             assert line["window"] == 1_000_000
+
+
+def test_a_window_says_where_it_comes_from() -> None:
+    upstream = UpstreamSettings(url="http://127.0.0.1:9", profile="openai")
+    assert choose_window(upstream, "nobody-knows-it", None) == ChosenWindow(UNKNOWN_WINDOW, "unknown")
+    served = choose_window(upstream, "nobody-knows-it", None, served_window=55_000)
+    assert served == ChosenWindow(55_000, "server")
+    refused = choose_window(upstream, "nobody-knows-it", 33_000, served_window=55_000)
+    assert refused == ChosenWindow(33_000, "refusal")
+    assert choose_window(upstream, "gpt-5", None).source == "model"
+    own = msgspec.structs.replace(upstream, policy=Policy(budget=44_000))
+    assert choose_window(own, "gpt-5", None) == ChosenWindow(44_000, "set")
+
+
+def test_a_trigger_is_found_once_for_the_same_budget_and_parameters() -> None:
+    budget = Budget(window=10_000)
+    head = DIALECTS["anthropic"].wire.parse(messages_request(1)).head
+    first = find_trigger(budget, head, None)
+    assert find_trigger(budget, head, first) is first
+    other_budget = find_trigger(Budget(window=20_000), head, first)
+    assert other_budget.tokens > first.tokens
+    longer_head = DIALECTS["anthropic"].wire.parse(messages_request(1, max_tokens=5_000)).head
+    assert find_trigger(budget, longer_head, first).tokens < first.tokens

@@ -9,13 +9,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from lamina import Budget
+from lamina.dialects.usage import Usage
 from lamina.gateway.metrics import METRICS, METRICS_FOLDER_VARIABLE
+from lamina.gateway.telemetry import record_answered
+from lamina.gateway.usage import AnswerFacts
 from lamina.telemetry.otel import BoundedNames, OtelTelemetry
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_recall import NAMES, QUESTION, Wire, long_history, recall_once, serve
@@ -233,3 +237,13 @@ def test_a_scrape_of_any_worker_has_the_counters_of_all(
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         assert f'lamina_cuts_total{{upstream="claude"}} {3.0 * count}' in done.stdout
         assert f'lamina_request_seconds_count{{part="fit"}} {1.0 * count}' in done.stdout
+
+
+@pytest.mark.parametrize("recalled", [False, True])
+def test_a_span_counts_an_answer_to_the_gateway_as_a_recall(*, recalled: bool) -> None:
+    recalls: list[int] = []
+    trace: Any = SimpleNamespace(
+        record_answer=lambda **_: None, record_recalls=recalls.append, record_usage=lambda **_: None
+    )
+    record_answered(trace, Usage(input=1), AnswerFacts(), recalled=recalled)
+    assert recalls == [1] * recalled

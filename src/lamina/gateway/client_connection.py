@@ -16,7 +16,7 @@ from lamina.gateway.config import GatewaySettings
 from lamina.gateway.packed_bodies import unpack
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.security import Headers, read_header, read_list
-from lamina.gateway.stream import ClientGone
+from lamina.gateway.stream import ClientGone, Flow
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -30,14 +30,12 @@ class ClientLink:
     """What the server and the reader of one request tell each other, beside ASGI.
 
     `wants_whole_body`: the reader need not be woken for each piece. `body_is_complete`: nothing of it is
-    still to come. `has_left`: the client has closed the connection. `last_head` belongs to the connection.
-    `join_writes` has the head of the answer written with its body.
+    still to come. `has_left`: the client has closed the connection. `flow` and `last_head` belong to the
+    connection. `join_writes` has the head of the answer written with its body.
     """
 
-    def __init__(
-        self, resume_reading: Callable[[], None], last_head: LastHead, join_writes: Callable[[], None]
-    ) -> None:
-        self._resume_reading = resume_reading
+    def __init__(self, flow: Flow, last_head: LastHead, join_writes: Callable[[], None]) -> None:
+        self.flow = flow
         self.last_head = last_head
         self.join_writes = join_writes
         self._on_leaving: Callable[[], object] | None = None
@@ -46,9 +44,15 @@ class ClientLink:
         self.has_left = False
 
     def watch(self, on_leaving: Callable[[], object]) -> None:
-        """Call this when the client leaves. A connection that is not read would not show it."""
+        """Call this when the client leaves, or now if it has left.
+
+        A connection that is not read would not show it, so it is read on.
+        """
+        if self.has_left:
+            on_leaving()
+            return
         self._on_leaving = on_leaving
-        self._resume_reading()
+        self.flow.resume_reading()
 
     def stop_watching(self) -> None:
         self._on_leaving = None
@@ -61,13 +65,10 @@ class ClientLink:
 
 
 class ClientConnection:
-    """Reads from one client. `body_is_read` says whether all of its body has been read.
-
-    Without a link, as behind another server, ASGI alone does: it takes more steps.
-    """
+    """Reads from one client. `body_is_read` says whether all of its body has been read."""
 
     def __init__(
-        self, receive: Receive, headers: Headers, settings: GatewaySettings, link: ClientLink | None = None
+        self, receive: Receive, headers: Headers, settings: GatewaySettings, link: ClientLink
     ) -> None:
         self._receive = receive
         self._headers = headers
@@ -77,7 +78,6 @@ class ClientConnection:
         if self._encoding:
             self._most_unpacked *= limits.UNPACKED_BODIES
         self._link = link
-        self._has_left = False
         self.body_is_read = False
 
     async def read_body(self, ticket: BodyTicket) -> bytes:
@@ -93,10 +93,9 @@ class ClientConnection:
                 raise _refuse_large(limit)  # before any of it is read
             if int(length) > SMALL:
                 await ticket.take(self._most_unpacked if self._encoding else int(length))
-        if self._link is not None:
-            self._link.wants_whole_body = True
-            if self._link.body_is_complete:  # it has arrived with the headers, as most bodies do
-                return await self._join_pieces(ticket)
+        self._link.wants_whole_body = True
+        if self._link.body_is_complete:  # it has arrived with the headers, as most bodies do
+            return await self._join_pieces(ticket)
         try:
             async with asyncio.timeout(limits.BODY_SECONDS):
                 return await self._join_pieces(ticket)
@@ -148,36 +147,16 @@ class ClientConnection:
         """Do the work in this task. It is cancelled when the client closes the connection."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - for the type checker
-        stop_watching = self._watch(task)
+        self._link.watch(task.cancel)
         try:
             await work
         except asyncio.CancelledError:
-            if not self._has_left:
+            if not self._link.has_left:
                 raise
             task.uncancel()
             raise ClientGone("while it was answered") from None
         finally:
-            stop_watching()
-
-    def _watch(self, task: asyncio.Task[Any]) -> Callable[[], object]:
-        """Cancel a task when the client leaves. Returns what ends the watch."""
-        link = self._link
-        if link is None:
-            return asyncio.ensure_future(self._wait_for_leaving(task)).cancel
-        if link.has_left:
-            self._cancel(task)
-        else:
-            link.watch(lambda: self._cancel(task))
-        return link.stop_watching
-
-    async def _wait_for_leaving(self, task: asyncio.Task[Any]) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            continue
-        self._cancel(task)
-
-    def _cancel(self, task: asyncio.Task[Any]) -> None:
-        self._has_left = True
-        task.cancel()
+            self._link.stop_watching()
 
 
 def _refuse_large(limit: int) -> Refusal:

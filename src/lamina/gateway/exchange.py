@@ -20,7 +20,7 @@ from lamina.dialects import DIALECTS
 from lamina.gateway.answer import AnswerRelay, relay_unread
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.client_connection import LINK, BodyTicket, ClientConnection, ClientLink, Receive
-from lamina.gateway.client_request import UPGRADE_REQUIRED, ClientRequest, LastHead, Scope
+from lamina.gateway.client_request import UPGRADE_REQUIRED, ClientRequest, Scope
 from lamina.gateway.identity import identify_client
 from lamina.gateway.recording import ExchangeRecord
 from lamina.gateway.refusals import BrokenOff, Refusal
@@ -28,7 +28,7 @@ from lamina.gateway.request_bodies import RequestBody, decode_body
 from lamina.gateway.routes import match_route
 from lamina.gateway.security import read_header
 from lamina.gateway.shared import Gateway
-from lamina.gateway.stream import FLOW, AnswerWriter, ClientGone
+from lamina.gateway.stream import AnswerWriter, ClientGone
 from lamina.gateway.telemetry import record_prepared, watch_status
 from lamina.gateway.upstream_answer import UpstreamAnswer, UpstreamRequest, read_overflow_body, unpack_error
 from lamina.gateway.upstreams import Upstream
@@ -54,15 +54,10 @@ async def _answer_traced(
     gateway: Gateway, scope: Scope, receive: Receive, send: Send, trace: CallTrace
 ) -> None:
     path = scope["path"]
-    link: ClientLink | None = scope.get(LINK)
-    last_head = LastHead()
-    join_writes = None
-    if link is not None:
-        last_head = link.last_head
-        join_writes = link.join_writes
-    writer = AnswerWriter(send, scope.get(FLOW), join_writes)
+    link: ClientLink = scope[LINK]
+    writer = AnswerWriter(send, link.flow, link.join_writes)
     try:
-        head = last_head.read(scope["headers"], gateway.settings)
+        head = link.last_head.read(scope["headers"], gateway.settings)
         _refuse_path(path)
         workspace = head.visitor.workspace
         gateway.enter(workspace)

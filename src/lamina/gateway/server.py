@@ -36,7 +36,6 @@ from lamina.gateway.client_connection import LINK, ClientLink
 from lamina.gateway.client_request import LastHead
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.metrics import METRICS_FOLDER_VARIABLE
-from lamina.gateway.stream import FLOW
 from lamina.inspector.page_cookies import make_key
 
 UNREAD_BYTES = 512 << 10
@@ -351,8 +350,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.transport.is_closing() and not self._offers_other_protocol():
             super().on_headers_complete()
             join_writes = partial(_join_writes, self.cycle)
-            self._link = ClientLink(self.flow.resume_reading, self._last_head, join_writes)
-            self.scope[FLOW] = self.flow  # type: ignore[literal-required]
+            self._link = ClientLink(self.flow, self._last_head, join_writes)
             self.scope[LINK] = self._link  # type: ignore[literal-required]
 
     def on_body(self, body: bytes) -> None:

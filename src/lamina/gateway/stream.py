@@ -19,9 +19,6 @@ import aiohttp
 from lamina.gateway import limits
 from lamina.gateway.refusals import BrokenOff, Refusal
 
-FLOW = "lamina.flow"
-"""Where the server says, in the scope of a request, whether its client takes what is written."""
-
 COMMENT = b": keepalive\n\n"
 
 RECENT_PIECES = 8
@@ -38,6 +35,9 @@ class Flow(Protocol):
 
     write_paused: bool
 
+    def resume_reading(self) -> None:
+        """Read on from the client."""
+
 
 class ClientGone(Exception):
     """The client does not take the answer: it has gone, or is far too slow."""
@@ -49,21 +49,23 @@ class AnswerWriter:
     `started` says whether a status has been sent.
     """
 
-    def __init__(
-        self, send: Send, flow: Flow | None = None, join_writes: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, send: Send, flow: Flow, join_writes: Callable[[], None]) -> None:
         self._send = send
         self._flow = flow
         self._join_writes = join_writes
+        self._headers: list[tuple[bytes, bytes]] = []
         self._last_pieces: deque[bytes] = deque(maxlen=RECENT_PIECES)
         self._tail = b""
-        self._is_plain_stream = False
         self.started = False
 
     @property
     def takes_events(self) -> bool:
         """Whether an event may be added: to a stream that is not packed, and not inside an event."""
-        return self._is_plain_stream and self._is_between_events
+        headers = {name.lower(): value.lower() for name, value in self._headers}
+        if headers.keys() & {b"content-length", b"content-encoding"}:
+            return False
+        is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
+        return is_stream and self._is_between_events
 
     @property
     def _is_between_events(self) -> bool:
@@ -80,11 +82,9 @@ class AnswerWriter:
     async def start(self, status: int, headers: list[tuple[bytes, bytes]], *, is_whole: bool = False) -> None:
         """Begin the answer. `is_whole`: its body is at hand, and follows at once."""
         self.started = True
-        if is_whole and self._join_writes is not None:
+        self._headers = headers
+        if is_whole:
             self._join_writes()
-        by_name = {name.lower(): value for name, value in headers}
-        is_stream = by_name.get(b"content-type", b"").lower().startswith(b"text/event-stream")
-        self._is_plain_stream = is_stream and not by_name.keys() & {b"content-length", b"content-encoding"}
         await self._deliver({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, piece: bytes) -> None:
@@ -109,7 +109,7 @@ class AnswerWriter:
     async def _deliver(self, message: MutableMapping[str, Any]) -> None:
         """Send a message. A client that does not take it in time is given up."""
         # A client that takes what is written needs no deadline: sending does not wait.
-        if self._flow is not None and not self._flow.write_paused:
+        if not self._flow.write_paused:
             await self._send(message)
             return
         try:

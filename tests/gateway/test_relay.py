@@ -1,77 +1,23 @@
-"""Single decisions on the way of an answer: bodies without a link, failures, pauses."""
+"""Single decisions on the way of an answer: what is held back, joined, counted and read."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
 
-from lamina.caches.lifetimes import FOR_EVER
 from lamina.dialects.usage import Usage
+from lamina.gateway import usage as usage_module
 from lamina.gateway.answer import _HeldPieces
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.client_connection import BodyRoom, BodyTicket, ClientConnection, ClientLink
-from lamina.gateway.client_request import ClientRequest, LastHead
-from lamina.gateway.config import GatewaySettings
-from lamina.gateway.policies import PauseBook
 from lamina.gateway.server import JoinedWrites
 from lamina.gateway.usage import UsageReader
-from tests.gateway.growing import HEADERS, dump, messages_request
-from tests.gateway.running import proxied, run_gateway, settings_for
+from tests.gateway.growing import dump, messages_request
+from tests.gateway.running import make_writer, run_gateway, settings_for
 from tests.gateway.upstream_stub import run_stub
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.parametrize("has_link", [False, True])
-async def test_a_body_is_read_with_and_without_a_link_to_the_server(*, has_link: bool) -> None:
-    messages = [
-        {"type": "http.request", "body": b"first ", "more_body": True},
-        {"type": "http.request", "body": b"last", "more_body": False},
-    ]
-
-    async def receive() -> Any:
-        return messages.pop(0)
-
-    link = ClientLink(lambda: None, LastHead(), lambda: None)
-    client = ClientConnection(receive, [], GatewaySettings(), link if has_link else None)
-    with BodyTicket(BodyRoom(1_000, seconds=1)) as ticket:
-        body = await client.read_body(ticket)
-    assert body == b"first last"
-    assert link.wants_whole_body is has_link
-
-
-async def test_a_failure_of_the_gateway_is_an_error_of_the_clients_api(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(ClientRequest, "read", fail)
-    async with proxied() as (_, gateway, client):
-        data = dump(messages_request(1))
-        async with client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS) as answer:
-            status, error, log = answer.status, json.loads(await answer.read()), gateway.log.getvalue()
-    assert status == 500
-    assert error["error"]["message"] == "lamina: the gateway failed; its log names the error"
-    assert "RuntimeError" in log
-    assert "a bug" not in log
-
-
-async def test_the_first_request_of_a_conversation_ends_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(PauseBook, "add", lambda _, __, pause: pauses.append(pause))
-    async with proxied() as (_, gateway, client):
-        for steps in (1, 2):
-            data = dump(messages_request(steps))
-            async with client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS) as answer:
-                assert answer.status == 200
-                await answer.read()
-    first, second = pauses
-    assert first == FOR_EVER
-    assert 0 <= second < FOR_EVER
 
 
 @pytest.mark.parametrize(
@@ -138,3 +84,40 @@ async def test_an_answer_before_one_without_a_body_does_not_hold_that_one_back()
                 answers += await reader.read()
         writer.close()
         assert answers.count(b"HTTP/1.1 200 OK") == 2
+
+
+@pytest.mark.parametrize(
+    ("pieces", "number"),
+    [
+        ([], 0),
+        ([b'data: {"type":"ping"}\n\n'], 0),
+        ([b'data: {"sequence_number":0}\n\n'], 1),
+        ([b'data: {"sequence_number": 6}\n\n', b'data: {"sequence_number": 7}\n\n'], 8),
+        ([b'data: {"delta":"\\"sequence_number\\": 9"}\n\n'], 0),
+    ],
+)
+async def test_an_event_of_our_own_goes_on_counting(pieces: list[bytes], number: int) -> None:
+    async def send(_: Any) -> None:
+        pass
+
+    writer = make_writer(send)
+    for piece in pieces:
+        await writer.write(piece)
+    assert writer.next_number == number
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize(("longer", "is_read"), [(0, True), (1, False)])
+def test_an_answer_is_read_up_to_the_longest_one(
+    monkeypatch: pytest.MonkeyPatch, content_type: str, longer: int, *, is_read: bool
+) -> None:
+    monkeypatch.setattr(usage_module, "LONGEST", 200)
+    text = b'{"usage":{"input_tokens":9,"output_tokens":1}}'
+    if content_type == "text/event-stream":
+        text = b"data: " + text
+    answer = text + b" " * (200 - len(text) + longer)
+    reader = UsageReader(content_type, "", keeps_body=True)
+    reader.feed(answer[:30])
+    reader.feed(answer[30:])
+    assert reader.kept_body() == (answer if is_read else None)
+    assert reader.finish().input == (9 if is_read else 0)
