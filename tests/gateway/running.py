@@ -21,7 +21,7 @@ from lamina.gateway.client_connection import ClientLink
 from lamina.gateway.client_request import LastHead
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.gateway.conversation_index import LiveConversation
-from lamina.gateway.fit_call import FitParts
+from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.sent_calls import SentCalls
@@ -159,7 +159,7 @@ def follow_calls(index: Any, saver: Any) -> SentCalls:
     """What follows requests that were sent, with nothing behind it but this index and this saver."""
     unused: Any = None
     return SentCalls(
-        FitParts(
+        CallFitter(
             settings=GatewaySettings(),
             policies=unused,
             store=unused,

@@ -157,22 +157,24 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
         `new_cuts` are changes of the caller.
         """
-        outgoing = self._outgoing(conversation, number, request)
-        if not new_cuts:
-            return outgoing
-        return msgspec.structs.replace(outgoing, new_cuts=new_cuts)
+        return self._outgoing(conversation, number, request, new_cuts=new_cuts)
 
     def fitted(
         self, conversation: LiveConversation, fitted: Fitted, number: int, *, before: Ledger
     ) -> OutgoingRequest:
         """Send what the request was fitted to. `before` is the ledger that it was fitted with."""
-        new_cuts = fitted.ledger.cuts[len(before.cuts) :]
-        outgoing = self._outgoing(conversation, number, fitted.request)
-        betas = next(iter(fitted.headers.values()), "")
-        return msgspec.structs.replace(outgoing, fitted=fitted, betas=betas, before=before, new_cuts=new_cuts)
+        return self._outgoing(
+            conversation,
+            number,
+            fitted.request,
+            new_cuts=fitted.ledger.cuts[len(before.cuts) :],
+            fitted=fitted,
+            betas=next(iter(fitted.headers.values()), ""),
+            before=before,
+        )
 
     def _outgoing(
-        self, conversation: LiveConversation, number: int, request: Mapping[str, Any]
+        self, conversation: LiveConversation, number: int, request: Mapping[str, Any], **more: Any
     ) -> OutgoingRequest:
         previous_usage = NOTHING_REPORTED
         gap = 0.0
@@ -190,6 +192,7 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             previous=conversation.request,
             previous_usage=previous_usage,
             gap=gap,
+            **more,
         )
 
     def _find_body(self, request: Mapping[str, Any]) -> bytes | None:

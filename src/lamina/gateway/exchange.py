@@ -30,7 +30,7 @@ from lamina.gateway.security import read_header
 from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import AnswerWriter, ClientGone
 from lamina.gateway.telemetry import record_prepared, watch_status
-from lamina.gateway.upstream_answer import UpstreamAnswer, UpstreamRequest, read_overflow_body, unpack_error
+from lamina.gateway.upstream_answer import UpstreamAnswer, read_overflow_body, unpack_error
 from lamina.gateway.upstreams import Upstream
 from lamina.telemetry import CallTrace
 
@@ -280,16 +280,16 @@ class ProxiedExchange:
         sent_id: str = "",
     ) -> UpstreamAnswer:
         headers.update(self._trace.start_sending())
-        request = UpstreamRequest(
-            upstream=upstream,
-            method=self._request.method,
-            url=self._request.url_at(upstream),
+        return UpstreamAnswer(
+            self._gateway,
+            self._request,
+            upstream,
+            self._writer,
             headers=headers,
             body=body,
             keeps_alive=keeps_alive,
             sent_id=sent_id,
         )
-        return UpstreamAnswer(request, self._gateway, self._writer)
 
     async def _pass_through(self) -> None:
         """Pass a request on without reading it. Its body is sent as it arrives."""

@@ -33,7 +33,7 @@ from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, PassedRequest, fit_request
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.conversation_index import ConversationMatch, LiveConversation, ParsedCall
-from lamina.gateway.fit_call import CallFitter, FitParts
+from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.policies import choose_breakpoints, find_server_conversation, plans_markers
 from lamina.gateway.refusals import Refusal, explain_floor
 from lamina.gateway.request_bodies import RequestBody
@@ -54,31 +54,28 @@ PAUSE = 0.1
 class Fitter:
     """Fits requests before they are sent, with the conversations of one gateway process."""
 
-    def __init__(self, parts: FitParts) -> None:
-        self._settings = parts.settings
-        self._policies = parts.policies
-        self._call_fitter = CallFitter(parts)
-        self._store = parts.store
-        self._index = parts.index
-        self._saver = parts.saver
-        self._metrics = parts.metrics
-        self._journal = parts.journal
+    def __init__(self, call_fitter: CallFitter) -> None:
+        self._fitter = call_fitter
+        self._policies = call_fitter.policies
+        self._store = call_fitter.store
+        self._index = call_fitter.index
+        self._saver = call_fitter.saver
 
     async def prepare(self, incoming: IncomingRequest) -> OutgoingRequest:
         """What to send for a request. Raises Refusal if nothing may be sent."""
-        call = call_upstream(incoming, salted=bool(self._settings.tokens))
+        call = call_upstream(incoming, salted=bool(self._fitter.settings.tokens))
         server_field = find_server_conversation(incoming)
         if server_field:
             request = await continue_last(self._store, incoming.workspace, call.request)
             call = msgspec.structs.replace(call, request=request)
-            self._journal.write("passed", upstream=incoming.upstream.name, reason=server_field)
+            self._fitter.journal.write("passed", upstream=incoming.upstream.name, reason=server_field)
             return call.unchanged()
         try:
             parsed_call = await self._parse(incoming)
         except (BadInput, RecursionError) as error:
             self._note_failure(incoming, error)
             return call.unchanged()
-        await self._policies.learn_window(incoming)
+        await self._policies.windows.ask(incoming.upstream, incoming.model)
         with self._store.wait_once():
             return await self._prepare_parsed(call, parsed_call)
 
@@ -166,7 +163,7 @@ class Fitter:
         except BudgetExceeded as error:
             raise explain_floor(error, call.incoming.dialect.name) from None
         except StoreGone:
-            self._metrics.add("lamina_store_failures_total")
+            self._fitter.metrics.add("lamina_store_failures_total")
             if was_cut or not match.certain:  # nobody knows what of it was left out before
                 message = "the store of conversations does not answer"
                 raise Refusal(503, message, retry_after=5) from None
@@ -284,7 +281,7 @@ class Fitter:
         passed = None
         if match.shared and not state.was_cut:
             passed = PassedRequest(new_segments=match.new_segments, usage=state.usage)
-        return await self._call_fitter.fit(call, match.conversation, passed=passed)
+        return await self._fitter.fit(call, match.conversation, passed=passed)
 
     async def _find_again(
         self, match: ConversationMatch, parsed_call: ParsedCall, deadline: float
@@ -304,9 +301,11 @@ class Fitter:
         """Save the new ledger, then say what to send."""
         conversation = match.conversation
         state = _next_state(call, match, fitted.ledger, tokens=fitted.envelope.tokens)
-        records = encode_lowered(fitted.envelope, conversation.state.ledger, self._settings.policy.keep)
+        records = encode_lowered(
+            fitted.envelope, conversation.state.ledger, self._fitter.settings.policy.keep
+        )
         await self._save_in_time(conversation, state, records, deadline)
-        outgoing = self._call_fitter.send_fitted(call, conversation, fitted, state.requests)
+        outgoing = self._fitter.send_fitted(call, conversation, fitted, state.requests)
         self._note_count(call, conversation, fitted)
         self._advance(call, match, state, outgoing.request)
         is_named = names_conversation(state.group)
@@ -360,8 +359,10 @@ class Fitter:
 
     def _note_failure(self, incoming: IncomingRequest, error: Exception) -> None:
         kind = type(error).__name__
-        self._metrics.add("lamina_failures_total", kind=kind)
-        self._journal.write("not fitted", upstream=incoming.upstream.name, error=kind, place=_place_of(error))
+        self._fitter.metrics.add("lamina_failures_total", kind=kind)
+        self._fitter.journal.write(
+            "not fitted", upstream=incoming.upstream.name, error=kind, place=_place_of(error)
+        )
 
 
 class _FirstFit:

@@ -27,8 +27,11 @@ from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.store_access import GatewayStore
 
 
-class FitParts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What requests are fitted with in one gateway process, and where their conversations are remembered."""
+class CallFitter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Fits the calls of one gateway process, and logs the cuts.
+
+    It has what requests are fitted with, and where their conversations are remembered.
+    """
 
     settings: GatewaySettings
     policies: RequestPolicies
@@ -37,15 +40,6 @@ class FitParts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     saver: ConversationSaver
     metrics: GatewayMetrics
     journal: Journal
-
-
-class CallFitter:
-    """Fits the calls of one gateway process, and logs the cuts."""
-
-    def __init__(self, parts: FitParts) -> None:
-        self._policies = parts.policies
-        self._metrics = parts.metrics
-        self._journal = parts.journal
 
     async def fit(
         self,
@@ -63,7 +57,7 @@ class CallFitter:
         """
         state = conversation.state
         incoming = call.incoming
-        policy = self._policies.choose(incoming, budget or self._policies.find_budget(incoming, state))
+        policy = self.policies.choose(incoming, budget or self.policies.find_budget(incoming, state))
         if ledger is None and state.was_cut:
             ledger = state.ledger
             usage = state.usage
@@ -71,7 +65,7 @@ class CallFitter:
         options: dict[str, Any] = {
             "dialect": incoming.dialect,
             "policy": policy,
-            "drop_block": self._policies.may_drop_thinking(incoming),
+            "drop_block": self.policies.may_drop_thinking(incoming),
             "memo": memo,
         }
         fit = partial(fit_request, call.request, ledger=ledger, usage=usage, **options)
@@ -86,7 +80,7 @@ class CallFitter:
             raise error.with_traceback(None) from None
         finally:
             conversation.give_memo_back(memo, is_spliced=call.is_spliced)
-        self._metrics.observe("lamina_request_seconds", monotonic() - began, part="fit")
+        self.metrics.observe("lamina_request_seconds", monotonic() - began, part="fit")
         return fitted
 
     def send_fitted(
@@ -105,9 +99,9 @@ class CallFitter:
         outgoing = call.fitted(conversation, fitted, number, before=before or conversation.state.ledger)
         if not outgoing.cut:
             return outgoing
-        self._metrics.add("lamina_cuts_total", upstream=call.incoming.upstream.name)
+        self.metrics.add("lamina_cuts_total", upstream=call.incoming.upstream.name)
         cut = fitted.ledger.cuts[-1]
-        self._journal.write(
+        self.journal.write(
             "cut",
             conversation=conversation.name,
             cut=cut.number,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import Any
 
 import brotli  # type: ignore[import-untyped]
 import zstandard
@@ -60,15 +59,12 @@ def make_answer_unpacker(encoding: str) -> Unpacker:
 
 
 def _unpack_gzip(data: bytes, most: int) -> bytes:
-    return _unpack_zlib(data, most, zlib.decompressobj(wbits=31))
+    return _unpack_deflate(data, most, wbits=31)
 
 
-def _unpack_deflate(data: bytes, most: int) -> bytes:
-    return _unpack_zlib(data, most, zlib.decompressobj())
-
-
-def _unpack_zlib(data: bytes, most: int, decoder: Any) -> bytes:
-    text: bytes = decoder.decompress(data, most)
+def _unpack_deflate(data: bytes, most: int, *, wbits: int = zlib.MAX_WBITS) -> bytes:
+    decoder = zlib.decompressobj(wbits)
+    text = decoder.decompress(data, most)
     if not decoder.eof and len(text) < most:
         raise zlib.error("it ends too early")
     return text
@@ -89,12 +85,9 @@ def _unpack_brotli(data: bytes, most: int) -> bytes:
 
 
 def _unpack_zstd(data: bytes, most: int) -> bytes:
-    with _zstd_decompressor().stream_reader(data, read_across_frames=True) as reader:
+    decoder = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    with decoder.stream_reader(data, read_across_frames=True) as reader:
         return reader.read(most)
-
-
-def _zstd_decompressor() -> zstandard.ZstdDecompressor:
-    return zstandard.ZstdDecompressor(max_window_size=1 << 27)
 
 
 _WHOLE: dict[str, Callable[[bytes, int], bytes]] = {

@@ -46,15 +46,24 @@ class RequestPolicies:
 
     def __init__(self, windows: ServedWindows) -> None:
         self.pauses = PauseBook()
-        self._windows = windows
+        self.windows = windows
         self._without_switch: set[tuple[str, str]] = set()  # upstream and model, after a refusal
 
     def choose(self, incoming: IncomingRequest, budget: Budget) -> Policy:
-        """The policy for this request, with this budget."""
+        """The policy for this request, with this budget.
+
+        Markers get the lifetime for which the pauses of this client speak.
+        """
+        breakpoints = resolve_lifetimes(
+            choose_breakpoints(incoming),
+            self.pauses.list_pauses(incoming),
+            rules_for(incoming.model, dialect=incoming.dialect.name),
+            incoming.model,
+        )
         return msgspec.structs.replace(
             incoming.upstream.settings.policy,
             budget=budget,
-            breakpoints=self._choose_breakpoints(incoming),
+            breakpoints=breakpoints,
             recall=_choose_recall_mode(incoming),
         )
 
@@ -64,7 +73,7 @@ class RequestPolicies:
     def find_budget(self, incoming: IncomingRequest, state: ConversationState) -> Budget:
         """The budget of a request of this conversation, which may have met a smaller window before."""
         reported_window = state.windows.get(incoming.model)
-        served_window = self._windows.find(incoming.upstream, incoming.model)
+        served_window = self.windows.find(incoming.upstream, incoming.model)
         settings = incoming.upstream.settings
         budget = find_budget(settings, incoming.model, reported_window, served_window=served_window)
         return settings.policy.price_budget(budget, incoming.model, dialect=incoming.dialect.name)
@@ -74,14 +83,10 @@ class RequestPolicies:
         if outgoing.conversation is None:
             return None
         reported_window = outgoing.conversation.state.windows.get(incoming.model)
-        served_window = self._windows.find(incoming.upstream, incoming.model)
+        served_window = self.windows.find(incoming.upstream, incoming.model)
         return choose_window(
             incoming.upstream.settings, incoming.model, reported_window, served_window=served_window
         )
-
-    async def learn_window(self, incoming: IncomingRequest) -> None:
-        """Ask a local server for its windows, where nobody has said how large they are."""
-        await self._windows.ask(incoming.upstream, incoming.model)
 
     def forgo_switch(self, incoming: IncomingRequest) -> None:
         """Ask this upstream no more to drop unbound thinking, for this model: it has refused the switch."""
@@ -93,15 +98,6 @@ class RequestPolicies:
         if upstream.profile.drops_betas:
             return False
         return (upstream.name, incoming.model) not in self._without_switch
-
-    def _choose_breakpoints(self, incoming: IncomingRequest) -> Breakpoints:
-        """What to do with cache markers, with the lifetime for which the pauses of this client speak."""
-        return resolve_lifetimes(
-            choose_breakpoints(incoming),
-            self.pauses.list_pauses(incoming),
-            rules_for(incoming.model, dialect=incoming.dialect.name),
-            incoming.model,
-        )
 
 
 def find_server_conversation(incoming: IncomingRequest) -> str:

@@ -40,7 +40,7 @@ from lamina.fitting.request import Fitted
 from lamina.fitting.server_reports import record_unbound
 from lamina.gateway.calls import OutgoingRequest, UpstreamCall
 from lamina.gateway.conversation_index import LiveConversation
-from lamina.gateway.fit_call import CallFitter, FitParts
+from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.refusals import Refusal, explain_unfit
 from lamina.gateway.sizes import UNCOUNTED, CountedRequest
 from lamina.gateway.store_access import GatewayStore, StoreGone
@@ -63,11 +63,10 @@ class _RefusedRequest(NamedTuple):
 class SentCalls:
     """Follows the requests that one gateway process has sent."""
 
-    def __init__(self, parts: FitParts) -> None:
-        self._parts = parts
-        self._call_fitter = CallFitter(parts)
-        self._index = parts.index
-        self._saver = parts.saver
+    def __init__(self, call_fitter: CallFitter) -> None:
+        self._fitter = call_fitter
+        self._index = call_fitter.index
+        self._saver = call_fitter.saver
 
     async def mend(self, sent: OutgoingRequest, status: int, error_text: str) -> OutgoingRequest | None:
         """The request to send instead of a refused one; None if the client gets the error.
@@ -95,8 +94,8 @@ class SentCalls:
         if not sent.betas:
             return None
         incoming = call.incoming
-        self._parts.policies.forgo_switch(incoming)
-        self._parts.journal.write("switch refused", upstream=incoming.upstream.name, model=incoming.model)
+        self._fitter.policies.forgo_switch(incoming)
+        self._fitter.journal.write("switch refused", upstream=incoming.upstream.name, model=incoming.model)
         # From the ledger before it: without the switch for bound thinking a cut may not go as far.
         return await self._fit_anew(refused, sent.before)
 
@@ -107,7 +106,7 @@ class SentCalls:
         """
         sent, call, _ = refused
         incoming = call.incoming
-        may_drop = self._parts.policies.may_drop_thinking(incoming)
+        may_drop = self._fitter.policies.may_drop_thinking(incoming)
         if sent.betas or choose_binding(incoming.dialect, call.request, drop_block=may_drop) != "drop":
             return None
         return await self._fit_anew(refused, record_unbound(sent.before))
@@ -119,7 +118,7 @@ class SentCalls:
             raise _continued_meanwhile()
         conversation.state = msgspec.structs.replace(conversation.state, ledger=ledger)
         try:
-            fitted = await self._call_fitter.fit(call, conversation, ledger=ledger)
+            fitted = await self._fitter.fit(call, conversation, ledger=ledger)
             return await self._save_and_send(refused, fitted, conversation.state)
         except (BudgetExceeded, InvalidRequest) as error:
             self._saver.save_later(conversation)
@@ -133,7 +132,7 @@ class SentCalls:
         with suppress(BudgetExceeded, Refusal, InvalidRequest, Conflict):
             shorter = await self._send_smaller(refused, overflow)
         if shorter is not None:
-            self._parts.metrics.add("lamina_overflows_total", upstream=refused.call.incoming.upstream.name)
+            self._fitter.metrics.add("lamina_overflows_total", upstream=refused.call.incoming.upstream.name)
         return shorter
 
     async def _send_smaller(self, refused: _RefusedRequest, overflow: Overflow) -> OutgoingRequest | None:
@@ -142,11 +141,11 @@ class SentCalls:
         state = conversation.state
         counted_fit = sent.fitted
         if counted_fit is None:
-            counted_fit = await self._call_fitter.fit(call, conversation, budget=UNCOUNTED)
+            counted_fit = await self._fitter.fit(call, conversation, budget=UNCOUNTED)
         counted = counted_fit.envelope.tokens
-        budget = self._parts.policies.find_budget(call.incoming, state)
+        budget = self._fitter.policies.find_budget(call.incoming, state)
         reported = limit_to_report(budget, overflow, counted)
-        fit = partial(self._call_fitter.fit, call, conversation)
+        fit = partial(self._fitter.fit, call, conversation)
         if sent.own_names:  # the state has no recalls of this request yet
             fit = partial(fit, ledger=counted_fit.ledger)
         try:
@@ -180,7 +179,7 @@ class SentCalls:
                 await self._saver.save(conversation, next_state)
             except StoreGone:
                 raise Refusal(503, "the store of conversations does not answer", retry_after=5) from None
-            outgoing = self._call_fitter.send_fitted(call, conversation, fitted, next_state.requests)
+            outgoing = self._fitter.send_fitted(call, conversation, fitted, next_state.requests)
             conversation.state = next_state
             conversation.note_sent(outgoing.request)
             conversation.tokens = 0
@@ -228,10 +227,10 @@ class SentCalls:
         before = sent.fitted.ledger
         conversation.reported = usage
         try:
-            fitted = await self._call_fitter.fit(call, conversation, ledger=before, usage=usage)
+            fitted = await self._fitter.fit(call, conversation, ledger=before, usage=usage)
         except (BudgetExceeded, InvalidRequest) as error:
             raise explain_unfit(error, call.incoming.dialect.name) from None
-        outgoing = self._call_fitter.send_fitted(call, conversation, fitted, sent.number, before=before)
+        outgoing = self._fitter.send_fitted(call, conversation, fitted, sent.number, before=before)
         conversation.note_sent(outgoing.request)
         return msgspec.structs.replace(outgoing, place=sent.place)
 
@@ -249,12 +248,12 @@ class SentCalls:
         async with self._index.lock(conversation.workspace, conversation.family):
             conversation.reported = usage
             records = encode_lowered(
-                sent.fitted.envelope, conversation.state.ledger, self._parts.settings.policy.keep
+                sent.fitted.envelope, conversation.state.ledger, self._fitter.settings.policy.keep
             )
             try:
                 await self._store_exchange(conversation, sent, usage, exchange, records)
             except StoreGone:  # the client gets its answer all the same, and the exchange waits for the store
-                self._parts.metrics.add("lamina_store_failures_total")
+                self._fitter.metrics.add("lamina_store_failures_total")
                 conversation.state = _add_exchange(conversation.state, sent, usage, exchange)
                 conversation.add_records(records)
                 self._saver.save_later(conversation)
@@ -271,7 +270,7 @@ class SentCalls:
         for _ in range(TRIES):
             state = _add_exchange(conversation.state, sent, usage, exchange)
             try:
-                await remember_answer(self._parts.store, conversation.workspace, conversation.name, exchange)
+                await remember_answer(self._fitter.store, conversation.workspace, conversation.name, exchange)
                 await self._saver.save(conversation, state, records)
             except Conflict:
                 await self._index.reload(conversation)

@@ -18,7 +18,7 @@ from lamina.gateway.client_connection import BodyRoom
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversation_index import ConversationIndex
 from lamina.gateway.fit import Fitter
-from lamina.gateway.fit_call import FitParts
+from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.misses import MissReporter
@@ -62,7 +62,7 @@ class Gateway:
         index = ConversationIndex(store, shared=settings.shares_store, keep=keep)
         self.saver = ConversationSaver(store, index, metrics)
         self.policies = RequestPolicies(ServedWindows(environment))
-        parts = FitParts(
+        call_fitter = CallFitter(
             settings=settings,
             policies=self.policies,
             store=store,
@@ -71,8 +71,8 @@ class Gateway:
             metrics=metrics,
             journal=journal,
         )
-        self.fitter = Fitter(parts)
-        self.sent_calls = SentCalls(parts)
+        self.fitter = Fitter(call_fitter)
+        self.sent_calls = SentCalls(call_fitter)
         self._memories: dict[str, TurnMemory] = {}
         self._active: dict[str, int] = {}
         self._tasks: set[asyncio.Future[None]] = set()

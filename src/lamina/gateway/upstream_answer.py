@@ -14,14 +14,13 @@ from time import monotonic
 from typing import Any
 
 import aiohttp
-import msgspec
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
-from yarl import URL
 
 from lamina.core.text.characters import is_digits
 from lamina.dialects.overflow import STATUS as OVERFLOW_STATUS
 from lamina.gateway import limits
+from lamina.gateway.client_request import ClientRequest
 from lamina.gateway.packed_bodies import unpack
 from lamina.gateway.refusals import BrokenOff, Refusal
 from lamina.gateway.shared import Gateway
@@ -53,43 +52,35 @@ RELAYED = range(200, 600)
 """Statuses that end a request. 101 would switch the connection to a protocol that is not served here."""
 
 
-class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What to send to an upstream. `keeps_alive`: the client expects events, so comments are allowed.
-
-    `sent_id` is the id under which the request is logged, "" if it is not.
-    """
-
-    upstream: Upstream
-    method: str
-    url: URL
-    headers: CIMultiDict[str]
-    body: bytes | AsyncIterator[bytes] | None
-    keeps_alive: bool = False
-    sent_id: str = ""
-
-
 class UpstreamAnswer:
     """The answer of an upstream to one request, as a context. Leaving it early closes the connection.
 
-    If the client expects events and the upstream takes long, the stream is begun with comments before the
-    upstream has said anything.
+    `sent_id` is the id under which the request is logged, "" if it is not. `keeps_alive`: the client expects
+    events, so comments are allowed. If the upstream takes long, they begin the stream before it has said
+    anything.
     """
 
     def __init__(
         self,
-        request: UpstreamRequest,
         gateway: Gateway,
+        request: ClientRequest,
+        upstream: Upstream,
         writer: AnswerWriter,
+        *,
+        headers: CIMultiDict[str],
+        body: bytes | AsyncIterator[bytes] | None,
+        keeps_alive: bool = False,
+        sent_id: str = "",
     ) -> None:
+        self._gateway = gateway
         self._request = request
-        self._session = gateway.session
-        self._journal = gateway.journal
-        self._metrics = gateway.metrics
-        self._patience = gateway.settings.first_byte_seconds
-        self._retry_seconds = gateway.settings.retry_seconds
+        self._upstream = upstream
         self._writer = writer
+        self._headers = headers
+        self._body = body
+        self._keeps_alive = keeps_alive
         self._answer: aiohttp.ClientResponse | None = None
-        self.sent_id = request.sent_id
+        self.sent_id = sent_id
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
         try:
@@ -103,9 +94,9 @@ class UpstreamAnswer:
         answer = await self._ask_twice_at_most()
         if answer.status not in RELAYED:
             answer.close()
-            problem = f"upstream {self._request.upstream.name!r} answered with the status {answer.status}"
+            problem = f"upstream {self._upstream.name!r} answered with the status {answer.status}"
             raise Refusal(502, f"{problem}, which is no answer to a request")
-        self._metrics.observe("lamina_request_seconds", monotonic() - began, part="first_byte")
+        self._gateway.metrics.observe("lamina_request_seconds", monotonic() - began, part="first_byte")
         self._answer = answer
         return answer
 
@@ -121,8 +112,8 @@ class UpstreamAnswer:
 
     def _log_unanswered(self, status: int) -> None:
         """Log that a request has no answer to account for."""
-        if self._request.sent_id:
-            self._journal.write("unanswered", id=self._request.sent_id, status=status)
+        if self.sent_id:
+            self._gateway.journal.write("unanswered", id=self.sent_id, status=status)
 
     async def _ask_twice_at_most(self) -> aiohttp.ClientResponse:
         """Ask, and once more if what went wrong may be over in a moment.
@@ -144,20 +135,20 @@ class UpstreamAnswer:
                 return answer
             answer.close()
         await asyncio.sleep(pause)
-        self._journal.write("retried", upstream=self._request.upstream.name, status=status)
-        self._metrics.add("lamina_retries_total", upstream=self._request.upstream.name)
+        self._gateway.journal.write("retried", upstream=self._upstream.name, status=status)
+        self._gateway.metrics.add("lamina_retries_total", upstream=self._upstream.name)
         return await self._ask()
 
     def _may_ask_again(self, began: float, pause: float) -> bool:
         """Whether the client has got nothing, the body can be sent again, and it can be so soon enough."""
-        if self._writer.started or not isinstance(self._request.body, bytes | None):
+        if self._writer.started or not isinstance(self._body, bytes | None):
             return False
-        return monotonic() - began + pause <= self._retry_seconds
+        return monotonic() - began + pause <= self._gateway.settings.retry_seconds
 
     async def _ask(self) -> aiohttp.ClientResponse:
-        name = self._request.upstream.name
+        name = self._upstream.name
         try:
-            if self._request.keeps_alive:
+            if self._keeps_alive:
                 return await self._ask_with_comments()
             return await self._ask_in_time()
         except aiohttp.ClientConnectorError as error:
@@ -169,16 +160,17 @@ class UpstreamAnswer:
             raise BrokenOff(f"upstream {name!r} failed: {type(error).__name__}") from None
 
     async def _send(self) -> aiohttp.ClientResponse:
-        request = self._request
-        data: Any = request.body
+        data: Any = self._body
         if isinstance(data, bytes):
             data = _make_payload(data)
-        return await self._session.request(
-            request.method, request.url, data=data, headers=request.headers, allow_redirects=False
+        method = self._request.method
+        url = self._request.url_at(self._upstream)
+        return await self._gateway.session.request(
+            method, url, data=data, headers=self._headers, allow_redirects=False
         )
 
     async def _ask_in_time(self) -> aiohttp.ClientResponse:
-        deadline = asyncio.timeout(self._patience)
+        deadline = asyncio.timeout(self._gateway.settings.first_byte_seconds)
         try:
             async with deadline:
                 return await self._send()
@@ -193,7 +185,7 @@ class UpstreamAnswer:
         began = monotonic()
         try:
             while not asking.done():
-                left = self._patience - (monotonic() - began)
+                left = self._gateway.settings.first_byte_seconds - (monotonic() - began)
                 if left <= 0:
                     raise self._too_late()
                 done, _ = await asyncio.wait({asking}, timeout=min(left, limits.KEEP_ALIVE_SECONDS))
@@ -205,7 +197,7 @@ class UpstreamAnswer:
                 asking.cancel()
 
     def _too_late(self) -> Refusal:
-        return Refusal(504, f"upstream {self._request.upstream.name!r} did not answer in time")
+        return Refusal(504, f"upstream {self._upstream.name!r} did not answer in time")
 
     async def _begin_early(self) -> None:
         if not self._writer.started:
