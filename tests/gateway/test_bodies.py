@@ -179,7 +179,7 @@ def test_tools_after_the_messages_are_not_counted_again(monkeypatch: pytest.Monk
     decode_body(make_body(10), memory)
     counted_texts: list[bytes] = []
 
-    def note_text(text: bytes, _: int) -> int:
+    def note_text(text: bytes) -> int:
         counted_texts.append(text)
         return 0
 

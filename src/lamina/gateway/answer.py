@@ -184,13 +184,8 @@ class AnswerRelay:
             gateway.finish_later(gateway.sent_calls.record_answer(outgoing, usage))
 
     def _count_tokens(self, usage: Usage) -> None:
-        amounts = {
-            "input": usage.input,
-            "cached": usage.cached,
-            "written": usage.written,
-            "output": usage.output,
-        }
-        for kind, amount in amounts.items():
+        for kind in ("input", "cached", "written", "output"):
+            amount = getattr(usage, kind)
             if amount:
                 self._gateway.metrics.add("lamina_tokens_total", amount, kind=kind)
 

@@ -184,7 +184,8 @@ class _Shared:
         try:
             admit_visitor(request.scope["headers"], self.settings)
         except Refusal as refusal:
-            return Response(refusal.body(""), refusal.status, dict(_text(refusal.headers)))
+            headers = {name.decode(): value.decode() for name, value in refusal.headers}
+            return Response(refusal.body(""), refusal.status, headers)
         return PlainTextResponse(self.metrics.write(), media_type="text/plain; version=0.0.4")
 
     async def inspect(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -194,8 +195,9 @@ class _Shared:
 
             gateway = self.started_gateway()
             assert self.store is not None  # noqa: S101 - it was opened before the gateway
-            page_key = _read_page_key(self.environment)
-            self._inspector = InspectorPages(self.settings, self.store, gateway.saver, page_key)
+            page_key = self.environment.get(PAGE_KEY_VARIABLE, "")  # that of all workers
+            cookie_key = bytes.fromhex(page_key) or make_key()
+            self._inspector = InspectorPages(self.settings, self.store, gateway.saver, cookie_key)
         await self._inspector(scope, receive, send)
 
 
@@ -233,13 +235,3 @@ def _open_session() -> aiohttp.ClientSession:
         max_line_size=1 << 16,
         max_field_size=1 << 16,
     )
-
-
-def _read_page_key(environment: Mapping[str, str]) -> bytes:
-    """The key for the cookies of the inspector's pages: that of all workers, or a new one."""
-    shared_key = environment.get(PAGE_KEY_VARIABLE, "")
-    return bytes.fromhex(shared_key) or make_key()
-
-
-def _text(headers: Any) -> list[tuple[str, str]]:
-    return [(name.decode(), value.decode()) for name, value in headers]

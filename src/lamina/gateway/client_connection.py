@@ -178,21 +178,18 @@ class BodyRoom:
     def __init__(self, size: int, seconds: float) -> None:
         self._size = size
         self._seconds = seconds
-        self._taken = 0
+        self.taken = 0
+        """The bytes of large bodies that are held now."""
+
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    @property
-    def taken(self) -> int:
-        """The bytes of large bodies that are held now."""
-        return self._taken
-
-    async def _take(self, size: int) -> None:
+    async def take(self, size: int) -> None:
         """Wait until there is room for so many bytes. Raises Refusal if that takes too long.
 
         A body that is larger than the whole room is let in when nobody else is there.
         """
         if not self._waiting and self._has_room(size):
-            self._taken += size
+            self.taken += size
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (size, turn)
@@ -202,7 +199,7 @@ class BodyRoom:
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():  # it was let in, and gave up in the same moment
-                self._give_back(size)
+                self.give_back(size)
             else:
                 self._waiting.remove(place)
                 self._let_in()
@@ -211,8 +208,9 @@ class BodyRoom:
                 raise Refusal(503, reason, retry_after=5) from None
             raise
 
-    def _give_back(self, size: int) -> None:
-        self._taken -= size
+    def give_back(self, size: int) -> None:
+        """So many bytes are free again."""
+        self.taken -= size
         self._let_in()
 
     def _let_in(self) -> None:
@@ -222,11 +220,11 @@ class BodyRoom:
             if not self._has_room(size):
                 return
             self._waiting.popleft()
-            self._taken += size
+            self.taken += size
             turn.set_result(None)
 
     def _has_room(self, size: int) -> bool:
-        return self._taken == 0 or self._taken + size <= self._size
+        return self.taken == 0 or self.taken + size <= self._size
 
 
 class BodyTicket:
@@ -246,12 +244,12 @@ class BodyTicket:
         """Wait for room, once, before the body is read. A small body needs none."""
         if size <= SMALL or self.size:
             return
-        await self._room._take(size)  # noqa: SLF001 - the two belong together
+        await self._room.take(size)
         self.size = size
 
     def set_size(self, size: int) -> None:
         """Take no more than the body turned out to need."""
         if size <= SMALL:
             size = 0
-        self._room._give_back(self.size - size)  # noqa: SLF001 - the two belong together
+        self._room.give_back(self.size - size)
         self.size = size

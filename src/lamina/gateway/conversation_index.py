@@ -393,7 +393,7 @@ class ConversationIndex:
     def _find_similar(self, group: Group, turns: tuple[Any, ...]) -> LiveConversation | None:
         """A conversation with many of the same messages. It only saves time and decides nothing."""
         for place in range(len(turns) - 1, -1, -1):
-            similar = self._by_landmark.get(Landmark(group, place, id(turns[place])))
+            similar = self._by_landmark.get((group, place, id(turns[place])))
             if similar is not None:
                 return similar
         return None
@@ -404,7 +404,7 @@ class ConversationIndex:
         turns = conversation.turns
         if turns:
             place = max(len(turns) - MOVED_MARKERS, 0)
-            conversation.landmark = Landmark(conversation.group, place, id(turns[place]))
+            conversation.landmark = (conversation.group, place, id(turns[place]))
             self._by_landmark[conversation.landmark] = conversation
 
     def _drop_landmark(self, conversation: LiveConversation) -> None:
@@ -469,15 +469,11 @@ Group = tuple[str, str, str]
 """A workspace, a client's id and a dialect: what conversations must have in common to be one."""
 
 
-class Landmark(NamedTuple):
-    """A message near the end of a request that the next one repeats: the same object at the same place.
+Landmark = tuple[Group, int, int]
+"""A message near the end of a request that the next one repeats: the same object at the same place.
 
-    `identity` is that of the object. The conversation holds it, so no other object has it meanwhile.
-    """
-
-    group: Group
-    place: int
-    identity: int
+The last number is the identity of the object. The conversation holds it, so no other has it meanwhile.
+"""
 
 
 class LeftBranch(NamedTuple):

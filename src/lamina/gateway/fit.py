@@ -94,7 +94,10 @@ class Fitter:
                 await self._announce(match)
                 return outgoing
             state = match.conversation.state
-        first_fit = await self._try_to_fit(call.splice(match), match)
+        try:
+            first_fit = _FirstFit(await self._fit(call.splice(match), match))
+        except Exception as error:  # noqa: BLE001 - `_fit_until_saved` raises it
+            first_fit = _FirstFit(error)
         async with lock:
             if match.conversation.state is not state:
                 match = await self._find(parsed_call)
@@ -112,12 +115,6 @@ class Fitter:
         for left in match.left:
             self._saver.save_later(left)
         return match
-
-    async def _try_to_fit(self, call: UpstreamCall, match: ConversationMatch) -> _FirstFit:
-        try:
-            return _FirstFit(await self._fit(call, match))
-        except Exception as error:  # noqa: BLE001 - `_fit_until_saved` raises it
-            return _FirstFit(error)
 
     async def count(self, incoming: IncomingRequest) -> int | None:
         """The tokens of a request as the client sent it; None if the upstream knows better."""

@@ -102,11 +102,6 @@ class GatewayMetrics:
     def observe(self, name: str, seconds: float, **labels: str) -> None:
         self._find(name, labels).observe(seconds)
 
-    def value(self, name: str, **labels: str) -> float:
-        """A number of this process, as it is written: `lamina_request_seconds_count`, for one."""
-        self._count()
-        return self._registry.get_sample_value(name, labels) or 0.0
-
     def write(self) -> str:
         """Everything, as Prometheus reads it: of all workers, if there are several."""
         self._count()

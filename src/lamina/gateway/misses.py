@@ -34,7 +34,7 @@ from lamina.core.tokens import Counter
 from lamina.core.values import Digest, Entry, Form, ToolCall
 from lamina.diagnose import Difference
 from lamina.dialects.json_values import find_model
-from lamina.dialects.usage import NO_REPORT, CacheReport, Usage
+from lamina.dialects.usage import CacheReport, Usage
 from lamina.errors import LaminaError
 from lamina.fitting.request import Fitted
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
@@ -60,9 +60,9 @@ class MissReporter:
         usage: Usage,
         *,
         sent_id: str,
-        recalled: bool = False,
-        report: CacheReport = NO_REPORT,
-        window: ChosenWindow | None = None,
+        recalled: bool,
+        report: CacheReport,
+        window: ChosenWindow | None,
     ) -> dict[str, Any]:
         """Log what was reported beside what was expected, and begin to say why a cache was lost.
 

@@ -132,12 +132,12 @@ def _decode_grown(text: bytes, memory: TurnMemory) -> _BodyContent | None:
     outline = repeated.outline
     new_text = text[repeated.end :]
     # The tools may follow the messages. They were counted with the request before, and decoded.
-    value_count = outline.value_count + count_values(new_text.removesuffix(outline.tail), limits.VALUES)
+    value_count = outline.value_count + count_values(new_text.removesuffix(outline.tail))
     if value_count > limits.VALUES:  # the sum may be too high: the whole text is counted exactly
         return None
     content = _decode_new_turns(text, repeated, memory)
     if content is None:
-        value_count = outline.value_count + count_values(new_text, limits.VALUES)
+        value_count = outline.value_count + count_values(new_text)
         if value_count > limits.VALUES:
             return None
         scan = _scan_rest(text, repeated)
@@ -150,7 +150,7 @@ def _decode_grown(text: bytes, memory: TurnMemory) -> _BodyContent | None:
 
 def _decode_whole(text: bytes, memory: TurnMemory) -> _BodyContent:
     """Decode a body from its first byte. Messages that were seen before are recalled all the same."""
-    value_count = count_values(text, limits.VALUES)
+    value_count = count_values(text)
     if value_count > limits.VALUES:
         raise Refusal(
             413, f"the body has {value_count:,} values at all depths; the limit is {limits.VALUES:,}"
@@ -383,7 +383,7 @@ DECODE_ERRORS = (msgspec.DecodeError, ValueError, RecursionError)
 _ANY = msgspec.json.Decoder()
 
 
-def count_values(text: bytes, limit: int) -> int:
+def count_values(text: bytes) -> int:
     """How many values a JSON text has at all depths, counted before any of them is decoded.
 
     A decoded value may take twenty times the memory of its text, as in `[[],[],[]]`, and 200,000 parts in one
@@ -391,7 +391,7 @@ def count_values(text: bytes, limit: int) -> int:
     matters: the result is never too low, and if it is above the limit it is exact.
     """
     count = _count_signs(text)
-    if count > limit:
+    if count > limits.VALUES:
         count = _count_outside_strings(text)
     return count
 
@@ -420,19 +420,19 @@ def decode_value(source: bytes, place: str) -> DecodedTurn:
         raise refuse_json(source, f"{place} is not JSON", error) from None
     if type(value) is not dict and type(value) is not list:
         return DecodedTurn(source, value, len(source))
-    media = _count_media(value, limits.DEPTH)
+    media = _count_media(value)
     if media is None:
         raise Refusal(400, f"{place} is nested deeper than {limits.DEPTH} levels")
     _check_repeated_keys(source, value, place)
     return DecodedTurn(source, value, len(source) + MEDIA_TOKENS * media)
 
 
-def _count_media(value: dict[str, Any] | list[Any], depth: int) -> int | None:
+def _count_media(value: dict[str, Any] | list[Any]) -> int | None:
     """How often a value names an image or a file; None if it is nested deeper than it may be."""
     # Level by level, not by recursion: the client chooses how deep it is.
     media = 0
     level: list[dict[str, Any] | list[Any]] = [value]
-    for _ in range(depth):
+    for _ in range(limits.DEPTH):
         inner: list[dict[str, Any] | list[Any]] = []
         for container in level:
             items: Iterable[Any] = container

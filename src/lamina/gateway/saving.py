@@ -149,30 +149,23 @@ class ConversationSaver:
         """Write what waits of one record. Returns False if the store is gone."""
         record = conversation.record
         async with self._index.lock(conversation.workspace, conversation.family):
-            for _ in range(RECORD_TRIES):
-                if not len(record):
-                    return True
-                try:
-                    await _complete(self._append(conversation))
-                except Conflict:
-                    # Records name others by their number in the store, so they are encoded anew after this.
-                    if not await self._reload(conversation):
-                        return False
-                except StoreGone:
-                    return False
+            try:
+                for _ in range(RECORD_TRIES):
+                    if not len(record):
+                        return True
+                    try:
+                        await _complete(self._append(conversation))
+                    except Conflict:
+                        # Records name others by their number in the store: they are encoded anew after this.
+                        await self._index.reload(conversation)
+            except StoreGone:
+                return False
         return True
 
     async def _append(self, conversation: LiveConversation) -> None:
         record = conversation.record
         await self._store.append(*conversation.key, record.encode(), expect=record.count)
         record.saved()
-
-    async def _reload(self, conversation: LiveConversation) -> bool:
-        try:
-            await self._index.reload(conversation)
-        except StoreGone:
-            return False
-        return True
 
     async def save_pending(self) -> None:
         """Save what may be saved late, for as long as the gateway runs."""

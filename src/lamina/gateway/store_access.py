@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from time import monotonic
@@ -240,17 +240,11 @@ class GatewayStore:
         except BadInput as error:  # an address or a key that is wrong; the store itself did not fail
             raise StoreGone(str(error)) from error
         except (StoreError, OSError) as error:
-            await self._retire()
+            with suppress(StoreError, OSError):
+                await self.close()  # the next call opens it again
             raise StoreGone(str(error)) from error
         self._hangs = False
         return value
-
-    async def _retire(self) -> None:
-        """Close a store that failed: the next call opens it again."""
-        try:
-            await self.close()
-        except (StoreError, OSError):
-            return
 
     async def _open_configured(self) -> AbstractAsyncContextManager[Store]:
         """The store of the settings; without an address it is the user's own."""
