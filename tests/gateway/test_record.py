@@ -20,11 +20,12 @@ from lamina.stores.address import open_store
 from tests.gateway.client_shapes import SHAPES
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, proxied, run_gateway, settings_for
+from tests.gateway.test_conversations import twin_of
 from tests.gateway.test_recall import (
     QUESTION,
     WINDOW,
     Wire,
-    each_wire,
+    each_dialect,
     long_history,
     recall_once,
 )
@@ -115,19 +116,25 @@ async def test_every_body_that_left_is_in_the_record(tmp_path: Path, *, streams:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-async def test_bodies_of_each_client_are_kept_as_they_left(name: str, tmp_path: Path) -> None:
-    """Each client writes its JSON in its own way. Packed ones are kept unpacked."""
+async def test_conversations_of_each_client_are_told_apart_and_kept_as_they_left(
+    name: str, tmp_path: Path
+) -> None:
+    """Six conversations take turns. Each is one at the end, with or without ids of its client.
+
+    Each client writes its JSON in its own way. Packed bodies are kept unpacked.
+    """
     store = tmp_path / "gateway.db"
     async with proxied(store, keep="all") as (stub, gateway, client):
-        for steps in range(4):
-            for conversation in range(3):
+        for steps in range(5):
+            for conversation in range(6):
                 request = SHAPES[name](conversation, steps)
                 url = gateway.url + request.path
                 async with client.post(url, data=request.body, headers=request.headers) as answer:
                     assert answer.status == 200
                     await answer.read()
-        seen = stub.seen
-    assert sorted(filter(None, (await happened(store)).bodies())) == sorted(map(unpack, seen))
+    found = await happened(store)
+    assert sorted(filter(None, found.bodies())) == sorted(map(unpack, stub.seen))
+    assert [len(record.calls) for record in found.records.values()] == [5] * 6
 
 
 async def test_a_refused_request_and_the_shorter_one_are_two(tmp_path: Path) -> None:
@@ -194,6 +201,7 @@ async def test_two_gateways_write_one_record(tmp_path: Path) -> None:
     found = await happened(store)
     assert sorted(filter(None, found.bodies())) == sorted(request.body for request in seen)
     assert len(found.records) == 1
+    assert [request.body for request in seen] == await twin_of(tmp_path)
     stored = store.stat().st_size
     assert stored < 12 * len(seen[-1].body) + 400_000
 
@@ -227,7 +235,7 @@ async def test_the_record_is_no_longer_than_the_conversation(tmp_path: Path) -> 
     assert json.loads(record.sent_body(calls[-1]) or b"")["messages"]
 
 
-@each_wire
+@each_dialect
 def test_recalls_are_requests_of_their_own(wire: Wire, tmp_path: Path) -> None:
     """The model recalls something inside one answer: two requests left, and a third one after a restart."""
     store = tmp_path / "gateway.db"

@@ -21,7 +21,7 @@ import pytest
 from lamina.gateway.server import GatewayWorker, make_config
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for, until
-from tests.gateway.test_conversations import SMALL, converse
+from tests.gateway.test_conversations import SMALL, STEPS, twin_of
 from tests.gateway.test_faults import answer_late
 from tests.gateway.test_record import happened, wait_for_calls
 from tests.gateway.upstream_stub import Stub, run_stub
@@ -43,7 +43,6 @@ policy.budget.window = 8000
 policy.budget.reserve = 500
 policy.breakpoints = "keep"
 """
-STEPS = 24
 
 
 class GatewayProcess:
@@ -126,11 +125,6 @@ def is_open(port: int) -> bool:
 def once_each(bodies: list[bytes]) -> list[bytes]:
     """The bodies without the retries of the same one."""
     return [body for body, _ in itertools.groupby(bodies)]
-
-
-async def twin_of(folder: Path, *, steps: int = STEPS) -> list[bytes]:
-    async with run_stub() as stub:
-        return await converse(stub, [folder / "twin.db"], restart=False, steps=steps)
 
 
 async def test_kill_9_while_it_answers_and_right_after(tmp_path: Path) -> None:

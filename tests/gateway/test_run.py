@@ -26,8 +26,8 @@ from lamina.gateway.supervisor import GatewayNotStarted, GatewaySupervisor
 from tests.cli.running import run
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.running import proxied, settings_for, until
-from tests.gateway.test_conversations import post
-from tests.gateway.test_restart import once_each, post_until_answered, twin_of
+from tests.gateway.test_conversations import post, twin_of
+from tests.gateway.test_restart import once_each, post_until_answered
 from tests.gateway.upstream_stub import SAID, Stub, run_stub
 
 pytestmark = pytest.mark.anyio
