@@ -120,6 +120,8 @@ class ClientConnection:
         Two kilobytes may become 64 MB. Only unpacking tells, so it is tried within what a small body may
         have. A larger one first waits for room, and does not stop the event loop meanwhile.
         """
+        if not self._encoding:
+            return packed
         try:
             return unpack(packed, self._encoding, SMALL)
         except Refusal as refusal:
@@ -251,5 +253,6 @@ class BodyTicket:
         """Take no more than the body turned out to need."""
         if size <= SMALL:
             size = 0
-        self._room.give_back(self.size - size)
-        self.size = size
+        if size != self.size:
+            self._room.give_back(self.size - size)
+            self.size = size

@@ -129,9 +129,11 @@ class UpstreamAnswer:
             pause = PAUSE_SECONDS
             status = 0
         else:
-            pause = _read_pause(answer)
             status = answer.status
-            if status not in OVERLOADED or not self._may_ask_again(began, pause):
+            if status not in OVERLOADED:
+                return answer
+            pause = _read_pause(answer)
+            if not self._may_ask_again(began, pause):
                 return answer
             answer.close()
         await asyncio.sleep(pause)
