@@ -20,7 +20,7 @@ from lamina.gateway.routes import PASS, RouteMatch, match_route
 from tests.dialects.bedrock_requests import TOOL, Json, answers, called, frame, refusals, says, user
 from tests.gateway.running import group_policy, open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import post
-from tests.gateway.upstream_stub import Fault, SeenRequest, response, run_stub
+from tests.gateway.upstream_stub import Fault, answer_with, run_stub
 
 pytestmark = pytest.mark.anyio
 
@@ -47,15 +47,8 @@ EVENTS: list[Json] = [
 ]
 
 
-def fault(status: int, content_type: str, body: bytes) -> Fault:
-    async def play(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(response(status, content_type, body))
-
-    return play
-
-
-WHOLE = fault(200, "application/json", json.dumps(ANSWER).encode())
-STREAM = fault(200, "application/vnd.amazon.eventstream", b"".join(map(frame, EVENTS)))
+WHOLE = answer_with(ANSWER)
+STREAM = answer_with(b"".join(map(frame, EVENTS)), content_type="application/vnd.amazon.eventstream")
 
 
 def growing(steps: int) -> list[Json]:

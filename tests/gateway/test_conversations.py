@@ -30,7 +30,7 @@ from lamina.stores.port import Where
 from tests.cli.running import run
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, proxied, read_files, run_gateway, settings_for, until
-from tests.gateway.upstream_stub import SeenRequest, run_stub
+from tests.gateway.upstream_stub import answer_with, run_stub
 
 pytestmark = pytest.mark.anyio
 
@@ -295,11 +295,7 @@ async def test_a_request_is_not_counted_if_its_upstream_reported_far_less_than_t
         counted_lengths.append(len(request["messages"]))
         return fit_after_passed(request, *passed, **options)
 
-    async def report(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
-        body = b'{"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":1}}' % reported
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
-        writer.write(b"content-length: %d\r\n\r\n" % len(body) + body)
-
+    report = answer_with({"choices": [], "usage": {"prompt_tokens": reported, "completion_tokens": 1}})
     monkeypatch.setattr(fit_call, "fit_after_passed", note_and_fit)
     first: list[dict[str, Any]] = [{"role": "user", "content": "some words " * 13_600}]
     second = [*first, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "words " * 7_500}]

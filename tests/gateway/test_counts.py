@@ -20,7 +20,7 @@ from tests.gateway.client_shapes import SHAPES
 from tests.gateway.growing import chat_request, messages_request
 from tests.gateway.running import open_client, proxied, run_gateway, settings_for, until
 from tests.gateway.test_conversations import post
-from tests.gateway.upstream_stub import SeenRequest, answer_of, run_stub
+from tests.gateway.upstream_stub import Fault, SeenRequest, answer_of, answer_with, run_stub
 
 pytestmark = pytest.mark.anyio
 
@@ -100,16 +100,10 @@ def test_answers_that_cannot_be_read_say_nothing() -> None:
         assert reader.finish().input == 0
 
 
-def report_usage(cached: int) -> Any:
+def report_usage(cached: int) -> Fault:
     """An upstream that answers with 6,000 tokens, so many of them read from the cache."""
-
-    async def answer(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
-        usage = {"input_tokens": 6000 - cached, "cache_read_input_tokens": cached, "output_tokens": 1}
-        body = json.dumps({"type": "message", "usage": usage}).encode()
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-        writer.write(head.encode() + body)
-
-    return answer
+    usage = {"input_tokens": 6000 - cached, "cache_read_input_tokens": cached, "output_tokens": 1}
+    return answer_with({"type": "message", "usage": usage})
 
 
 async def test_a_miss_is_diagnosed_and_logged() -> None:

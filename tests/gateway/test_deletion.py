@@ -20,10 +20,10 @@ from lamina.conversations.listing import list_names
 from lamina.conversations.store import conversation_place, read_record
 from lamina.stores.address import open_store
 from lamina.stores.port import Store
-from tests.gateway.growing import dump, messages_request
+from tests.gateway.growing import messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_record import ALL, post
-from tests.gateway.upstream_stub import SeenRequest, response, run_stub
+from tests.gateway.upstream_stub import answer_with, run_stub
 
 pytestmark = pytest.mark.anyio
 
@@ -41,14 +41,15 @@ def make_request(steps: int) -> dict[str, Any]:
     return request
 
 
-async def answer_with_secret(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
-    """An answer that says the third secret."""
-    usage = {"input_tokens": 90, "output_tokens": 5}
-    content = [{"type": "text", "text": f"It says {ANSWER}."}]
-    message = {"id": "m", "type": "message", "role": "assistant", "model": "claude-sonnet-5"}
-    body = dump(message | {"content": content, "stop_reason": "end_turn", "usage": usage})
-    writer.write(response(200, "application/json", body))
-    await writer.drain()
+ANSWER_WITH_SECRET = {
+    "id": "m",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-sonnet-5",
+    "content": [{"type": "text", "text": f"It says {ANSWER}."}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 90, "output_tokens": 5},
+}
 
 
 async def wait_until_saved(store: Store, name: str) -> None:
@@ -82,7 +83,7 @@ async def test_a_secret_is_deleted_while_the_gateway_runs(tmp_path: Path, way: s
         open_store(str(store)) as opened,
     ):
         for steps in (0, 2, 14, 18):
-            stub.play(answer_with_secret)
+            stub.play(answer_with(ANSWER_WITH_SECRET))
             await post(client, gateway.url, make_request(steps))
         [name] = await list_names(opened, "")
         await wait_until_saved(opened, name)

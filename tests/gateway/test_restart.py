@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,89 +14,23 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
+from lamina.gateway.config import GatewaySettings
 from lamina.gateway.server import GatewayWorker, make_config
 from tests.gateway.growing import dump, messages_request
+from tests.gateway.processes import run_process
 from tests.gateway.running import open_client, run_gateway, settings_for, until
 from tests.gateway.test_conversations import SMALL, STEPS, twin_of
 from tests.gateway.test_faults import answer_late
 from tests.gateway.test_record import happened, wait_for_calls
 from tests.gateway.upstream_stub import Stub, run_stub
-from tests.servers.ports import free_port
 from tests.servers.postgres import postgres
 
 pytestmark = pytest.mark.anyio
 
-SETTINGS = """
-port = {port}
-store = "{store}"
-workers = {workers}
-policy.keep = "{keep}"
 
-[upstreams.claude]
-url = "{url}"
-profile = "anthropic"
-policy.budget.window = 8000
-policy.budget.reserve = 500
-policy.breakpoints = "keep"
-"""
-
-
-class GatewayProcess:
-    """`lamina serve` in a process of its own, always on the same port."""
-
-    def __init__(self, settings: Path, port: int) -> None:
-        self._settings = settings
-        self._process: asyncio.subprocess.Process | None = None
-        self.port = port
-        self.url = f"http://127.0.0.1:{port}"
-
-    async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "lamina",
-            "serve",
-            "--settings",
-            str(self._settings),
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        async with open_client() as client:
-            for _ in range(600):
-                try:
-                    async with client.get(f"{self.url}/readyz") as answer:
-                        if answer.status == 200:
-                            return
-                except aiohttp.ClientError:
-                    await asyncio.sleep(0.05)
-        raise RuntimeError("the gateway did not start")
-
-    async def kill(self, *, workers: bool = True) -> None:
-        """End it without a chance to write anything, with its workers or without."""
-        if self._process is None:
-            return
-        if workers:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        else:
-            self._process.kill()
-        await self._process.wait()
-        self._process = None
-
-
-@asynccontextmanager
-async def run_process(
-    folder: Path, stub: Stub, *, workers: int = 1, keep: str = "lowered"
-) -> AsyncIterator[GatewayProcess]:
-    port = free_port()
-    file = folder / "gateway.toml"
-    store = folder / "gateway.db"
-    file.write_text(SETTINGS.format(port=port, store=store, workers=workers, url=stub.url, keep=keep))
-    gateway = GatewayProcess(file, port)
-    await gateway.start()
-    try:
-        yield gateway
-    finally:
-        await gateway.kill()
+def serve_from(folder: Path, stub: Stub, **changes: Any) -> GatewaySettings:
+    """Settings of a gateway with a small window that has its store in this folder."""
+    return settings_for(stub, folder / "gateway.db", **SMALL, **changes)
 
 
 async def post_until_answered(url: str, request: dict[str, Any]) -> None:
@@ -131,7 +61,7 @@ async def test_kill_9_while_it_answers_and_right_after(tmp_path: Path) -> None:
     """In the middle of the first request that is cut, and as soon as a later one was answered."""
     twin = await twin_of(tmp_path)
     first_cut = next(step for step in range(STEPS) if twin[step] != dump(messages_request(step)))
-    async with run_stub() as stub, run_process(tmp_path, stub) as gateway:
+    async with run_stub() as stub, run_process(serve_from(tmp_path, stub)) as gateway:
         for step in range(STEPS):
             if step == first_cut:
                 stub.play(answer_late(2))
@@ -151,7 +81,7 @@ async def test_kill_9_while_it_answers_and_right_after(tmp_path: Path) -> None:
 
 async def test_several_workers_share_one_store(tmp_path: Path) -> None:
     twin = await twin_of(tmp_path)
-    async with run_stub() as stub, run_process(tmp_path, stub, workers=2) as gateway:
+    async with run_stub() as stub, run_process(serve_from(tmp_path, stub, workers=2)) as gateway:
         for step in range(STEPS):
             await post_until_answered(gateway.url, messages_request(step))  # a new connection each time
         assert once_each([seen.body for seen in stub.seen]) == twin
@@ -159,7 +89,7 @@ async def test_several_workers_share_one_store(tmp_path: Path) -> None:
 
 async def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     """They would hold the port, and the gateway could not be started again."""
-    async with run_stub() as stub, run_process(tmp_path, stub, workers=2) as gateway:
+    async with run_stub() as stub, run_process(serve_from(tmp_path, stub, workers=2)) as gateway:
         await gateway.kill(workers=False)
         assert await until(lambda: not is_open(gateway.port), 60)
         await gateway.start()
@@ -226,7 +156,7 @@ def test_another_host_goes_on_over_postgresql(tmp_path: Path) -> None:
 async def test_kill_9_loses_at_most_what_was_in_flight_of_the_record(tmp_path: Path) -> None:
     """Killed in the middle of an answer: the record has that request without one, and all others whole."""
     killed_at = 6
-    async with run_stub() as stub, run_process(tmp_path, stub, keep="all") as gateway:
+    async with run_stub() as stub, run_process(serve_from(tmp_path, stub, keep="all")) as gateway:
         for step in range(12):
             if step == killed_at:
                 stub.play(answer_late(30))

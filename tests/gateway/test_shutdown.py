@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
 import pytest
 
-from lamina.gateway.config import GatewaySettings
 from tests.gateway.growing import HEADERS, chat_request, dump
+from tests.gateway.processes import run_process
 from tests.gateway.running import open_client, settings_for
-from tests.servers.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
-PROGRAM = (
-    "import sys, msgspec\n"
-    "from lamina.gateway.config import GatewaySettings\n"
-    "from lamina.gateway.server import run_server\n"
-    "if __name__ == '__main__':\n"
-    "    run_server(msgspec.json.decode(sys.argv[1], type=GatewaySettings))\n"
-)
 EVENTS = {
     "/v1/chat/completions": b'data: {"choices":[]}\n\n',
     "/v1/messages": b'event: ping\ndata: {"type":"ping"}\n\n',
@@ -60,61 +48,6 @@ class SlowUpstream:
         writer.close()
 
 
-class StoppableGateway(NamedTuple):
-    """A gateway in a process of its own."""
-
-    process: asyncio.subprocess.Process
-    url: str
-
-    async def wait_until_closed(self) -> None:
-        """Wait until nobody listens any more."""
-        port = int(self.url.rpartition(":")[2])
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except ConnectionRefusedError:
-                return
-            writer.close()
-            await asyncio.sleep(0.02)
-
-    async def finish(self) -> tuple[int, list[dict[str, Any]], str]:
-        """The status, the events of the log, and what stood in it that is no event."""
-        async with asyncio.timeout(30):
-            _, error = await self.process.communicate()
-        events: list[dict[str, Any]] = []
-        noise = ""
-        for line in error.decode().splitlines():
-            try:
-                events.append(json.loads(line))
-            except ValueError:
-                noise += f"{line}\n"
-        assert self.process.returncode is not None
-        return self.process.returncode, events, noise
-
-
-@asynccontextmanager
-async def run_process(settings: GatewaySettings) -> AsyncIterator[StoppableGateway]:
-    port = free_port()
-    changed = msgspec.structs.replace(settings, port=port)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PROGRAM, msgspec.json.encode(changed).decode(), stderr=asyncio.subprocess.PIPE
-    )
-    gateway = StoppableGateway(process, f"http://127.0.0.1:{port}")
-    try:
-        async with open_client() as client:
-            while True:
-                try:
-                    async with client.get(f"{gateway.url}/readyz", headers={"x-lamina-token": "t"}) as answer:
-                        if answer.status == 200:
-                            break
-                except OSError:
-                    await asyncio.sleep(0.02)
-        yield gateway
-    finally:
-        if process.returncode is None:
-            process.kill()
-
-
 @asynccontextmanager
 async def run_slow_upstream() -> AsyncIterator[tuple[SlowUpstream, str]]:
     upstream = SlowUpstream()
@@ -139,7 +72,7 @@ async def test_what_runs_is_finished_and_the_status_is_0(tmp_path: Path) -> None
             data = request_for("/v1/chat/completions")
             async with client.post(address, data=data, headers=HEADERS) as answer:
                 await answer.content.readline()
-                os.kill(gateway.process.pid, signal.SIGTERM)
+                gateway.stop()
                 await gateway.wait_until_closed()
                 upstream.may_end.set()
                 assert (await answer.read()).endswith(b"data: [DONE]\n\n")
@@ -162,7 +95,7 @@ async def test_a_stream_that_takes_too_long_ends_with_an_error_of_its_api(tmp_pa
             asking = {path: asyncio.ensure_future(ask(path)) for path in EVENTS}
             for _ in EVENTS:
                 await upstream.begun.acquire()
-            os.kill(gateway.process.pid, signal.SIGTERM)
+            gateway.stop()
             answers = {path: await task for path, task in asking.items()}
             status, events, noise = await gateway.finish()
     for path, body in answers.items():
@@ -184,7 +117,7 @@ async def test_a_public_gateway_stays_open_until_a_load_balancer_has_seen_that_i
     every_address = "0.0.0.0"  # noqa: S104 - it needs a token
     settings = settings_for("http://127.0.0.1:9", tmp_path / "gateway.db", host=every_address, workers=2)
     async with open_client() as client, run_process(settings) as gateway:
-        os.kill(gateway.process.pid, signal.SIGTERM)
+        gateway.stop()
         seen_statuses: set[int] = set()
         try:
             async with asyncio.timeout(20):
@@ -209,9 +142,9 @@ async def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
         data = request_for("/v1/chat/completions")
         async with client.post(address, data=data, headers=HEADERS) as answer:
             await answer.content.readline()
-            os.kill(gateway.process.pid, signal.SIGINT)
+            gateway.stop(signal.SIGINT)
             await gateway.wait_until_closed()
-            os.kill(gateway.process.pid, signal.SIGINT)
+            gateway.stop(signal.SIGINT)
             assert b"the gateway is stopping" in await answer.read()
         status, events, noise = await gateway.finish()
     assert (status, noise) == (0, "")

@@ -218,6 +218,16 @@ def _answer_ollama(*, streams: bool) -> tuple[str, bytes]:
     return "application/x-ndjson", f"{first}\n{last}\n".encode()
 
 
+def answer_with(body: Any, *, status: int = 200, content_type: str = "application/json") -> Fault:
+    """An upstream that answers with these bytes, or with this value as JSON."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+
+    async def answer(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(response(status, content_type, data))
+
+    return answer
+
+
 def response(status: int, content_type: str, body: bytes, *, packed: str = "") -> bytes:
     head = f"HTTP/1.1 {status} Said\r\ncontent-type: {content_type}\r\nx-request-id: req-1\r\n"
     if packed == "gzip":
