@@ -555,11 +555,14 @@ def test_the_client_sees_the_reasoning_of_one_round_and_none_that_led_to_a_recal
             assert ('-a"' in flatten(served.api.requests[-1])) is (Thought("a") in before)
 
 
-class _Pieces:
-    """The body of an upstream's answer, in pieces."""
+class _Answer:
+    """An upstream's answer in pieces, as far as the relay reads it."""
 
-    def __init__(self, pieces: list[bytes]) -> None:
+    status = 200
+
+    def __init__(self, pieces: list[bytes], content_type: str) -> None:
         self._pieces = pieces
+        self.headers = {"content-type": content_type}
 
     async def readany(self) -> bytes:
         return self._pieces.pop(0) if self._pieces else b""
@@ -569,14 +572,6 @@ class _Pieces:
 
     def at_eof(self) -> bool:
         return not self._pieces
-
-
-class _Answer(NamedTuple):
-    """An upstream's answer, as far as the relay reads it."""
-
-    content: _Pieces
-    headers: dict[str, str]
-    status: int = 200
 
 
 class _Fitter:
@@ -606,7 +601,7 @@ async def relay_answers(
     relay = RecallRelay(fitter, make_writer(send), dialect, outgoing.own_names)
     for pieces in bodies:
         assert outgoing is not None
-        answer: Any = _Answer(_Pieces(pieces), {"content-type": content_type})
+        answer: Any = _Answer(pieces, content_type)
         outgoing = await relay.relay(outgoing, answer, [], UsageReader(content_type.lower(), ""))
     return b"".join(written), fitter.exchanges, outgoing
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import aiohttp
 import pytest
 
 from lamina.gateway import limits
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.stream import read_piece, read_pieces
+from lamina.gateway.upstream_connection import BadAnswer
 
 
 @pytest.fixture(autouse=True)
@@ -49,13 +49,8 @@ def _give(piece: Any) -> bytes:
     return piece
 
 
-class Answer:
-    def __init__(self, content: Content) -> None:
-        self.content = content
-
-
 def read_all(content: Content) -> list[bytes]:
-    answer: Any = Answer(content)
+    answer: Any = content
 
     async def main() -> list[bytes]:
         return [piece async for piece in read_pieces(answer, None)]
@@ -68,7 +63,7 @@ def test_pieces_come_in_order_and_what_has_arrived_comes_first() -> None:
     assert read_all(Content()) == []
 
 
-@pytest.mark.parametrize("error", [aiohttp.ClientPayloadError("half"), ConnectionResetError()])
+@pytest.mark.parametrize("error", [BadAnswer("half"), ConnectionResetError()])
 def test_an_answer_that_broke_off_is_refused_with_the_kind_of_its_error(error: Exception) -> None:
     for content in (Content(ready=error), Content(ready=b"one", later=(error,))):
         with pytest.raises(Refusal, match=type(error).__name__) as caught:
@@ -77,7 +72,7 @@ def test_an_answer_that_broke_off_is_refused_with_the_kind_of_its_error(error: E
 
 
 def test_silence_ends_an_answer_and_comments_do_not_make_it_longer() -> None:
-    answer: Any = Answer(Content(later=(None,)))
+    answer: Any = Content(later=(None,))
     comments: list[str] = []
 
     async def comment() -> None:

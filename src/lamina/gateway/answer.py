@@ -13,7 +13,6 @@ from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
-import aiohttp
 import msgspec
 from anyio import to_thread
 
@@ -36,6 +35,7 @@ from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import AnswerWriter, read_piece, read_pieces
 from lamina.gateway.telemetry import record_answered
 from lamina.gateway.upstream_answer import ERROR_CHARACTERS, UpstreamAnswer, read_late_error, unpack_error
+from lamina.gateway.upstream_connection import UpstreamReply
 from lamina.gateway.upstreams import response_headers
 from lamina.gateway.usage import UsageReader
 from lamina.telemetry import CallTrace
@@ -45,7 +45,7 @@ class _AnsweredCall(NamedTuple):
     """An answer that has begun, with the request that it answers and the reader of what it reports."""
 
     outgoing: OutgoingRequest
-    answer: aiohttp.ClientResponse
+    answer: UpstreamReply
     reader: UsageReader
     sent_id: str
 
@@ -72,7 +72,7 @@ class AnswerRelay:
         self._recalls: RecallRelay | None = None
 
     async def relay(
-        self, outgoing: OutgoingRequest, answer: aiohttp.ClientResponse, sending: UpstreamAnswer
+        self, outgoing: OutgoingRequest, answer: UpstreamReply, sending: UpstreamAnswer
     ) -> OutgoingRequest | None:
         """Pass an answer on. Returns the request to send next, if the model recalled something."""
         self._count(answer)
@@ -88,7 +88,7 @@ class AnswerRelay:
         await self._relay_pieces(call)
         return None
 
-    async def relay_error(self, answer: aiohttp.ClientResponse, body: bytes) -> None:
+    async def relay_error(self, answer: UpstreamReply, body: bytes) -> None:
         """Pass an error on whose body has been read already."""
         self._count(answer)
         self._trace.end_call(error=str(answer.status))
@@ -96,7 +96,7 @@ class AnswerRelay:
             raise Refusal(answer.status, unpack_error(body, answer)[:ERROR_CHARACTERS])
         await relay_unread(self._writer, answer, first=body)
 
-    def _count(self, answer: aiohttp.ClientResponse) -> None:
+    def _count(self, answer: UpstreamReply) -> None:
         status = f"{answer.status // 100}xx"
         upstream = self._incoming.upstream.name
         self._gateway.metrics.add("lamina_answers_total", upstream=upstream, status=status)
@@ -107,7 +107,7 @@ class AnswerRelay:
         unpack: Unpacker = _take_packed
         if not self._writer.started:
             headers = _answer_headers(answer, outgoing)
-            await self._writer.start(answer.status, headers, is_whole=answer.content.is_eof())
+            await self._writer.start(answer.status, headers, is_whole=answer.is_complete)
         elif answer.status >= 400:
             raise await read_late_error(answer)
         else:  # comments have begun it, with headers that announce no encoding
@@ -121,7 +121,7 @@ class AnswerRelay:
             while piece := await read_piece(answer, on_silence):
                 ready = unpack(await held_pieces.take(piece))
                 # The piece that ends the answer also ends the write: a small answer is one write, not two.
-                if answer.content.at_eof():
+                if answer.at_eof():
                     last_piece = ready
                 elif ready:
                     await self._writer.write(ready)
@@ -233,7 +233,7 @@ class _HeldPieces:
         await self._sent_calls.record_answer(self._sent, self._reader.usage, at_once=True)
 
 
-async def relay_unread(writer: AnswerWriter, answer: aiohttp.ClientResponse, *, first: bytes = b"") -> None:
+async def relay_unread(writer: AnswerWriter, answer: UpstreamReply, *, first: bytes = b"") -> None:
     """Pass an answer on without reading it. `first` is the part of it that has been read already."""
     await writer.start(answer.status, response_headers(answer.raw_headers, answer.status))
     if first:
@@ -248,7 +248,7 @@ def _take_packed(piece: bytes) -> bytes:
     return piece
 
 
-def _answer_headers(answer: aiohttp.ClientResponse, outgoing: OutgoingRequest) -> list[tuple[bytes, bytes]]:
+def _answer_headers(answer: UpstreamReply, outgoing: OutgoingRequest) -> list[tuple[bytes, bytes]]:
     """The upstream's headers for the client, and what the gateway did to the request."""
     headers = response_headers(answer.raw_headers, answer.status)
     if outgoing.is_as_it_came:
@@ -295,7 +295,7 @@ class RecallRelay:
     async def relay(
         self,
         outgoing: OutgoingRequest,
-        answer: aiohttp.ClientResponse,
+        answer: UpstreamReply,
         headers: Sequence[Header],
         reader: UsageReader,
     ) -> OutgoingRequest | None:
@@ -425,7 +425,7 @@ class _ReceivedAnswer(NamedTuple):
     """
 
     outgoing: OutgoingRequest
-    answer: aiohttp.ClientResponse
+    answer: UpstreamReply
     headers: Sequence[Header]
     reader: UsageReader
     unpacker: Unpacker
@@ -456,7 +456,7 @@ class _AnswerStream:
         return self.splitter.write(value, name)
 
 
-def _read_content_type(answer: aiohttp.ClientResponse) -> str:
+def _read_content_type(answer: UpstreamReply) -> str:
     """The type of an answer in small letters: its case has no meaning."""
     return lower_ascii(answer.headers.get("content-type", ""))
 

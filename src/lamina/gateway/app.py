@@ -11,14 +11,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import aiohttp
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from lamina.gateway import limits
 from lamina.gateway.client_connection import Receive
 from lamina.gateway.client_request import Scope
 from lamina.gateway.config import GatewaySettings
@@ -31,10 +29,8 @@ from lamina.gateway.security import admit_visitor
 from lamina.gateway.shared import Drain, Gateway
 from lamina.gateway.store_access import GatewayStore, StoreGone
 from lamina.gateway.telemetry import open_telemetry
+from lamina.gateway.upstream_connection import UpstreamConnections
 from lamina.inspector.page_cookies import make_key
-
-AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
-"""What aiohttp would add by itself. The upstream gets the client's headers and no others."""
 
 PAGE_KEY_VARIABLE = "LAMINA_GATEWAY_PAGE_KEY"
 """Has the key for the inspector's cookies in the environment of worker processes, which share it."""
@@ -127,28 +123,29 @@ class _Shared:
         telemetry = open_telemetry(self.settings)
         self.store = GatewayStore(self.settings)
         await self.store.open()
-        async with _open_session() as session:
-            self.gateway = Gateway(
-                self.settings,
-                session=session,
-                store=self.store,
-                metrics=self.metrics,
-                journal=self.journal,
-                environment=self.environment,
-                telemetry=telemetry,
-                drain=self.drain,
-            )
-            saver = self.gateway.saver
-            writing = asyncio.gather(saver.save_pending(), saver.record_pending(), self._prune())
-            try:
-                yield
-            finally:
-                writing.cancel()
-                with suppress(asyncio.CancelledError):
-                    await writing
-                await self.gateway.finish_all()
-                await saver.flush()
-                await saver.flush_records()
+        connections = UpstreamConnections()
+        self.gateway = Gateway(
+            self.settings,
+            connections=connections,
+            store=self.store,
+            metrics=self.metrics,
+            journal=self.journal,
+            environment=self.environment,
+            telemetry=telemetry,
+            drain=self.drain,
+        )
+        saver = self.gateway.saver
+        writing = asyncio.gather(saver.save_pending(), saver.record_pending(), self._prune())
+        try:
+            yield
+        finally:
+            writing.cancel()
+            with suppress(asyncio.CancelledError):
+                await writing
+            await self.gateway.finish_all()
+            await saver.flush()
+            await saver.flush_records()
+        connections.close()
         await self.store.close()
         await to_thread.run_sync(telemetry.close)
         if self.drain.is_stopping:
@@ -221,17 +218,3 @@ def _return_large_blocks() -> None:
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE_BLOCK)
-
-
-def _open_session() -> aiohttp.ClientSession:
-    """Connections to upstreams: no proxies of the environment, no cookies, bodies as they come."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=15),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.CONNECT_SECONDS),
-        auto_decompress=False,
-        trust_env=False,
-        skip_auto_headers=AUTOMATIC_HEADERS,
-        max_line_size=1 << 16,
-        max_field_size=1 << 16,
-    )

@@ -10,8 +10,6 @@ from time import monotonic
 from typing import Any
 
 import msgspec
-from multidict import CIMultiDict
-from yarl import URL
 
 from lamina.core.text.characters import lower_ascii
 from lamina.gateway.calls import IncomingRequest
@@ -20,7 +18,7 @@ from lamina.gateway.identity import ClientIdentity, read_header_identity
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import RouteMatch, match_route
 from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header, read_list
-from lamina.gateway.upstreams import Upstream, Upstreams, join_url, request_headers
+from lamina.gateway.upstreams import Upstream, Upstreams, request_headers
 
 Scope = MutableMapping[str, Any]
 
@@ -39,7 +37,7 @@ class ClientHead(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     visitor: Visitor
     identity: ClientIdentity
     is_off: bool
-    sent_headers: dict[tuple[str, str, bool], CIMultiDict[str]] = msgspec.field(default_factory=dict)
+    sent_headers: dict[tuple[str, str, bool], Headers] = msgspec.field(default_factory=dict)
 
     @classmethod
     def read(cls, headers: Headers, settings: GatewaySettings) -> ClientHead:
@@ -119,9 +117,12 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Whether its body is not read: nothing at its path is fitted, or the client switched lamina off."""
         return self.head.is_off or self.route.action == "pass"
 
-    def url_at(self, upstream: Upstream) -> URL:
-        """The address of the same path at an upstream."""
-        return join_url(upstream.settings.url, self.raw_path, self.query)
+    @property
+    def target(self) -> bytes:
+        """The path and the query, byte for byte as the client wrote them."""
+        if not self.query:
+            return self.raw_path
+        return b"%b?%b" % (self.raw_path, self.query)
 
     def headers_for(
         self,
@@ -130,7 +131,7 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         *,
         betas: str = "",
         unpacked: bool = False,
-    ) -> CIMultiDict[str]:
+    ) -> Headers:
         """The headers to send. A key that opened the gateway stays here (`upstreams.request_headers`)."""
         key = (upstream.name, betas, unpacked)
         sent_headers = self.head.sent_headers.get(key)
@@ -144,7 +145,7 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 unpacked=unpacked,
             )
             self.head.sent_headers[key] = sent_headers
-        return sent_headers.copy()
+        return sent_headers
 
     def wants_events(self, incoming: IncomingRequest) -> bool:
         """Whether the client expects an event stream, in which comments are allowed."""

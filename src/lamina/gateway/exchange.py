@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from typing import Any
 
 import msgspec
-from multidict import CIMultiDict
 
 from lamina.dialects import DIALECTS
 from lamina.gateway.answer import AnswerRelay, relay_unread
@@ -26,7 +25,7 @@ from lamina.gateway.recording import ExchangeRecord
 from lamina.gateway.refusals import BrokenOff, Refusal
 from lamina.gateway.request_bodies import RequestBody, decode_body
 from lamina.gateway.routes import match_route
-from lamina.gateway.security import read_header
+from lamina.gateway.security import Headers, read_header
 from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import AnswerWriter, ClientGone
 from lamina.gateway.telemetry import record_prepared, watch_status
@@ -274,12 +273,15 @@ class ProxiedExchange:
         self,
         upstream: Upstream,
         body: bytes | AsyncIterator[bytes] | None,
-        headers: CIMultiDict[str],
+        headers: Headers,
         *,
         keeps_alive: bool = False,
         sent_id: str = "",
     ) -> UpstreamAnswer:
-        headers.update(self._trace.start_sending())
+        traced = [(name.encode(), value.encode()) for name, value in self._trace.start_sending().items()]
+        if traced:
+            names = {name for name, _ in traced}
+            headers = [header for header in headers if header[0] not in names] + traced
         return UpstreamAnswer(
             self._gateway,
             self._request,
@@ -301,7 +303,7 @@ class ProxiedExchange:
         if length or read_header(self._request.headers, b"transfer-encoding"):
             body = self._client.read_pieces()
         if length:
-            headers["content-length"] = length
+            headers = [*headers, (b"content-length", length.encode())]
         gateway.metrics.add(
             "lamina_requests_total",
             upstream=upstream.name,

@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
-
 from lamina.conversations.record import Answered
 from lamina.conversations.recorder import CallRecorder
-from lamina.core.text.characters import lower_ascii
 from lamina.fitting.policy import Keep
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.conversation_index import DOOR, LiveConversation
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.sizes import ChosenWindow
+from lamina.gateway.upstream_connection import UpstreamReply
 from lamina.gateway.usage import UsageReader
 
 _HEADERS = ("request-id", "x-request-id", "retry-after", "x-should-retry", "openai-processing-ms")
@@ -90,7 +88,7 @@ class ExchangeRecord:
 
     def answered(
         self,
-        answer: aiohttp.ClientResponse,
+        answer: UpstreamReply,
         *,
         reader: UsageReader | None = None,
         body: bytes | None = None,
@@ -135,10 +133,9 @@ class ExchangeRecord:
             self._saver.save_later(self._conversation)
 
 
-def _choose_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
-    chosen: dict[str, str] = {}
-    for name, value in answer.headers.items():
-        low_name = lower_ascii(name)
-        if low_name in _HEADERS or low_name.startswith(_HEADER_BEGINNINGS):
-            chosen[low_name] = value
-    return chosen
+def _choose_headers(answer: UpstreamReply) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in answer.headers.items()
+        if name in _HEADERS or name.startswith(_HEADER_BEGINNINGS)
+    }

@@ -11,8 +11,6 @@ from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import aiohttp
-
 from lamina.gateway import limits
 from lamina.gateway.client_connection import BodyRoom
 from lamina.gateway.config import GatewaySettings
@@ -28,6 +26,7 @@ from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.sent_calls import SentCalls
 from lamina.gateway.store_access import GatewayStore
 from lamina.gateway.turn_memory import TurnMemory
+from lamina.gateway.upstream_connection import UpstreamConnections
 from lamina.gateway.upstreams import Upstreams
 from lamina.telemetry import Telemetry
 
@@ -39,7 +38,7 @@ class Gateway:
         self,
         settings: GatewaySettings,
         *,
-        session: aiohttp.ClientSession,
+        connections: UpstreamConnections,
         store: GatewayStore,
         metrics: GatewayMetrics,
         journal: Journal,
@@ -48,7 +47,7 @@ class Gateway:
         drain: Drain,
     ) -> None:
         self.settings = settings
-        self.session = session
+        self.connections = connections
         self.metrics = metrics
         self.journal = journal
         self.environment = environment

@@ -14,10 +14,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, Protocol
 
-import aiohttp
-
 from lamina.gateway import limits
 from lamina.gateway.refusals import BrokenOff, Refusal
+from lamina.gateway.upstream_connection import UpstreamReply
 
 COMMENT = b": keepalive\n\n"
 
@@ -120,42 +119,40 @@ class AnswerWriter:
 
 
 async def read_pieces(
-    answer: aiohttp.ClientResponse, on_silence: Callable[[], Awaitable[None]] | None
+    answer: UpstreamReply, on_silence: Callable[[], Awaitable[None]] | None
 ) -> AsyncIterator[bytes]:
     """The pieces of an answer as they arrive. Raises Refusal if the upstream falls silent or breaks off."""
     while piece := await read_piece(answer, on_silence):
         yield piece
 
 
-async def read_piece(
-    answer: aiohttp.ClientResponse, on_silence: Callable[[], Awaitable[None]] | None
-) -> bytes:
+async def read_piece(answer: UpstreamReply, on_silence: Callable[[], Awaitable[None]] | None) -> bytes:
     """The next piece of an answer, b"" after the last. Raises Refusal as `read_pieces` does."""
     piece = _read_ready(answer)
     silent = 0.0  # a comment does not begin a new wait: the upstream has said nothing all the while
-    while not piece and not answer.content.at_eof():
+    while not piece and not answer.at_eof():
         wait = limits.IDLE_SECONDS - silent
         if on_silence is not None:
             wait = min(wait, limits.KEEP_ALIVE_SECONDS)
         try:
             async with asyncio.timeout(wait):
-                return await answer.content.readany()
+                return await answer.readany()
         except TimeoutError:
             silent += wait
             if silent >= limits.IDLE_SECONDS:
                 raise Refusal(504, "the upstream fell silent in the middle of its answer") from None
             if on_silence is not None:
                 await on_silence()
-        except (aiohttp.ClientError, OSError) as error:
+        except OSError as error:
             raise _broken_off(error) from None
     return piece
 
 
-def _read_ready(answer: aiohttp.ClientResponse) -> bytes:
+def _read_ready(answer: UpstreamReply) -> bytes:
     """What has arrived already. Taking it needs no deadline, which would cost more than the rest."""
     try:
-        return answer.content.read_nowait()
-    except (aiohttp.ClientError, OSError) as error:
+        return answer.read_nowait()
+    except OSError as error:
         raise _broken_off(error) from None
 
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import ssl
 from collections.abc import AsyncIterator
-from io import BytesIO
+from contextlib import suppress
 from time import monotonic
-from typing import Any
-
-import aiohttp
-from aiohttp.abc import AbstractStreamWriter
-from multidict import CIMultiDict
 
 from lamina.core.text.characters import is_digits
 from lamina.dialects.overflow import STATUS as OVERFLOW_STATUS
@@ -23,8 +20,10 @@ from lamina.gateway import limits
 from lamina.gateway.client_request import ClientRequest
 from lamina.gateway.packed_bodies import unpack
 from lamina.gateway.refusals import BrokenOff, Refusal
+from lamina.gateway.security import Headers
 from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import AnswerWriter
+from lamina.gateway.upstream_connection import BadAnswer, CannotConnect, UpstreamReply, read_origin
 from lamina.gateway.upstreams import Upstream
 
 ERROR_BYTES = 1 << 20
@@ -35,12 +34,6 @@ ERROR_SECONDS = 30
 
 ERROR_CHARACTERS = 2000
 """Of an error that are passed on in an event, to a client whose stream has begun."""
-
-LARGE_BODY = 1 << 20
-"""Bytes from which on a body is written in pieces."""
-
-JOINED_BODY = 32 << 10
-"""Bytes up to which a body is copied behind its headers, since one small write costs less than two."""
 
 OVERLOADED = (503, 529)
 """Statuses of an upstream that may have time in a moment. 529 is Anthropic's."""
@@ -67,7 +60,7 @@ class UpstreamAnswer:
         upstream: Upstream,
         writer: AnswerWriter,
         *,
-        headers: CIMultiDict[str],
+        headers: Headers,
         body: bytes | AsyncIterator[bytes] | None,
         keeps_alive: bool = False,
         sent_id: str = "",
@@ -79,17 +72,17 @@ class UpstreamAnswer:
         self._headers = headers
         self._body = body
         self._keeps_alive = keeps_alive
-        self._answer: aiohttp.ClientResponse | None = None
+        self._answer: UpstreamReply | None = None
         self.sent_id = sent_id
 
-    async def __aenter__(self) -> aiohttp.ClientResponse:
+    async def __aenter__(self) -> UpstreamReply:
         try:
             return await self._ask_until_answered()
         except BaseException:
             self._log_unanswered(0)
             raise
 
-    async def _ask_until_answered(self) -> aiohttp.ClientResponse:
+    async def _ask_until_answered(self) -> UpstreamReply:
         began = monotonic()
         answer = await self._ask_twice_at_most()
         if answer.status not in RELAYED:
@@ -105,17 +98,14 @@ class UpstreamAnswer:
             return
         if self._answer.status >= 300:
             self._log_unanswered(self._answer.status)
-        if self._answer.content.at_eof():
-            self._answer.release()
-        else:
-            self._answer.close()
+        self._answer.release()
 
     def _log_unanswered(self, status: int) -> None:
         """Log that a request has no answer to account for."""
         if self.sent_id:
             self._gateway.journal.write("unanswered", id=self.sent_id, status=status)
 
-    async def _ask_twice_at_most(self) -> aiohttp.ClientResponse:
+    async def _ask_twice_at_most(self) -> UpstreamReply:
         """Ask, and once more if what went wrong may be over in a moment.
 
         A second answer or error is passed on, whatever it is.
@@ -147,31 +137,30 @@ class UpstreamAnswer:
             return False
         return monotonic() - began + pause <= self._gateway.settings.retry_seconds
 
-    async def _ask(self) -> aiohttp.ClientResponse:
+    async def _ask(self) -> UpstreamReply:
         name = self._upstream.name
         try:
             if self._keeps_alive:
                 return await self._ask_with_comments()
             return await self._ask_in_time()
-        except aiohttp.ClientConnectorError as error:
+        except CannotConnect as error:
             problem = f"upstream {name!r} cannot be reached: {_describe_refusal(error)}"
             raise Refusal(502, f"{problem}; check that it runs, and its address") from None
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+        except BadAnswer as error:
+            raise BrokenOff(f"upstream {name!r} failed: {type(error).__name__}") from None
+        except ConnectionError as error:
             raise DroppedConnection(f"upstream {name!r} failed: {type(error).__name__}") from None
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except OSError as error:
             raise BrokenOff(f"upstream {name!r} failed: {type(error).__name__}") from None
 
-    async def _send(self) -> aiohttp.ClientResponse:
-        data: Any = self._body
-        if isinstance(data, bytes):
-            data = _make_payload(data)
-        method = self._request.method
-        url = self._request.url_at(self._upstream)
-        return await self._gateway.session.request(
-            method, url, data=data, headers=self._headers, allow_redirects=False
+    async def _send(self) -> UpstreamReply:
+        origin = read_origin(self._upstream.settings.url)
+        request = self._request
+        return await self._gateway.connections.ask(
+            request.method, origin, request.target, self._headers, self._body
         )
 
-    async def _ask_in_time(self) -> aiohttp.ClientResponse:
+    async def _ask_in_time(self) -> UpstreamReply:
         deadline = asyncio.timeout(self._gateway.settings.first_byte_seconds)
         try:
             async with deadline:
@@ -181,7 +170,7 @@ class UpstreamAnswer:
                 raise self._too_late() from None
             raise
 
-    async def _ask_with_comments(self) -> aiohttp.ClientResponse:
+    async def _ask_with_comments(self) -> UpstreamReply:
         """Wait for the upstream's headers, with signs of life for a client that expects events."""
         asking = asyncio.ensure_future(self._send())
         began = monotonic()
@@ -212,7 +201,7 @@ class DroppedConnection(BrokenOff):
     """The upstream dropped the connection before it answered."""
 
 
-def _read_pause(answer: aiohttp.ClientResponse) -> float:
+def _read_pause(answer: UpstreamReply) -> float:
     """The seconds that an upstream asks to wait. A date, or anything else that is no number, says nothing."""
     words = answer.headers.get("retry-after", "")
     if is_digits(words):
@@ -220,54 +209,33 @@ def _read_pause(answer: aiohttp.ClientResponse) -> float:
     return PAUSE_SECONDS
 
 
-def _make_payload(body: bytes) -> Any:
-    """A body as aiohttp writes it best."""
-    if len(body) >= LARGE_BODY:
-        return BytesIO(body)  # written in pieces, as everything that can be read like a file
-    if len(body) > JOINED_BODY:
-        return _UncopiedBody(body)
-    return aiohttp.BytesPayload(body)
-
-
-class _UncopiedBody(aiohttp.BytesPayload):
-    """A body that is written after its headers. aiohttp would copy both into one string."""
-
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        writer.send_headers()
-        await super().write_with_length(writer, content_length)
-
-
-async def read_overflow_body(answer: aiohttp.ClientResponse) -> bytes | None:
+async def read_overflow_body(answer: UpstreamReply) -> bytes | None:
     """The body of an error that may say that the request was too long; None for every other answer."""
     if answer.status not in OVERFLOW_STATUS:
         return None
-    pieces: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(ERROR_SECONDS):
-            async for piece in answer.content.iter_any():
-                pieces.append(piece)
-                size += len(piece)
-                if size > ERROR_BYTES:
-                    break
-    except (aiohttp.ClientError, OSError, TimeoutError):
-        return b"".join(pieces)
-    return b"".join(pieces)
+    return await _read_error(answer, ERROR_SECONDS)
 
 
-async def read_late_error(answer: aiohttp.ClientResponse) -> Refusal:
+async def read_late_error(answer: UpstreamReply) -> Refusal:
     """An error of the upstream, for a client whose stream has begun already."""
-    body = b""
-    try:
-        async with asyncio.timeout(limits.IDLE_SECONDS):
-            body = await answer.content.read(ERROR_BYTES)
-    except (aiohttp.ClientError, OSError, TimeoutError):
-        pass  # the status alone has to do
+    body = await _read_error(answer, limits.IDLE_SECONDS)
     text = unpack_error(body, answer)
     return Refusal(answer.status, text[:ERROR_CHARACTERS] or f"the upstream answered {answer.status}")
 
 
-def unpack_error(body: bytes, answer: aiohttp.ClientResponse) -> str:
+async def _read_error(answer: UpstreamReply, seconds: float) -> bytes:
+    """The body of an error, as far as it comes in time."""
+    pieces: list[bytes] = []
+    size = 0
+    with suppress(OSError):
+        async with asyncio.timeout(seconds):
+            while size <= ERROR_BYTES and (piece := await answer.readany()):
+                pieces.append(piece)
+                size += len(piece)
+    return b"".join(pieces)
+
+
+def unpack_error(body: bytes, answer: UpstreamReply) -> str:
     """The text of an error, "" if it cannot be read."""
     try:
         unpacked = unpack(body, answer.headers.get("content-encoding", ""), ERROR_BYTES)
@@ -276,12 +244,12 @@ def unpack_error(body: bytes, answer: aiohttp.ClientResponse) -> str:
     return unpacked.decode("utf-8", "replace")
 
 
-def _describe_refusal(error: aiohttp.ClientConnectorError) -> str:
+def _describe_refusal(error: CannotConnect) -> str:
     """Why there is no connection, in the system's words.
 
     A certificate or a name that was not found has a number that is not the system's, so its type is named.
     """
-    number = error.errno or 0
-    if type(error) is aiohttp.ClientConnectorError and number > 0:
-        return os.strerror(number)
-    return type(error).__name__
+    cause = error.__cause__
+    if isinstance(cause, OSError) and not isinstance(cause, socket.gaierror | ssl.SSLError):
+        return os.strerror(cause.errno) if cause.errno else type(cause).__name__
+    return type(cause).__name__

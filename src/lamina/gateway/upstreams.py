@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import NamedTuple
-
-from multidict import CIMultiDict
-from yarl import URL
 
 from lamina.dialects.anthropic.server import BETAS, merge_betas
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
@@ -35,6 +31,8 @@ _NEVER_RETURNED = HOP_BY_HOP | {b"set-cookie", b"date", b"server"}
 """`date` and `server` are written by the gateway's own server, once."""
 
 WITHOUT_BODY = (204, 304)
+
+_BETAS = BETAS.encode()
 
 _OWN = (b"x-lamina", b"x-forwarded-")
 """How headers begin that are the gateway's own, or a proxy's before it."""
@@ -112,15 +110,6 @@ def _guess_dialect(path: str, header_names: set[bytes]) -> str:
     return "openai_chat"
 
 
-@lru_cache(maxsize=256)
-def join_url(upstream_url: str, path: bytes, query: bytes) -> URL:
-    """The address of a path at an upstream, byte for byte as the client wrote it."""
-    address = upstream_url.rstrip("/") + path.decode("latin-1")
-    if query:
-        address += "?" + query.decode("latin-1")
-    return URL(address, encoded=True)
-
-
 def request_headers(
     headers: Headers,
     upstream: Upstream,
@@ -129,7 +118,7 @@ def request_headers(
     drop_key: bool = False,
     betas: str = "",
     unpacked: bool = False,
-) -> CIMultiDict[str]:
+) -> Headers:
     """The headers to send: the client's, without those of the connection and the gateway's own.
 
     `betas` are added to the client's. `unpacked`: the body is sent without its content encoding.
@@ -143,29 +132,21 @@ def request_headers(
     if unpacked:
         dropped.add(b"content-encoding")
     if profile.drops_betas:
-        dropped.add(BETAS.encode())
+        dropped.add(_BETAS)
         betas = ""
-    sent: CIMultiDict[str] = CIMultiDict()
-    for name, value in headers:
-        if name in dropped or name.startswith(_OWN):
-            continue
-        sent.add(name.decode("latin-1"), _decode_value(value))
     if betas:
-        sent[BETAS] = merge_betas(*sent.getall(BETAS, []), betas)
+        own = [value.decode("latin-1") for name, value in headers if name == _BETAS]
+        dropped.add(_BETAS)
+        betas = merge_betas(*own, betas)
+    sent = [(name, value) for name, value in headers if name not in dropped and not name.startswith(_OWN)]
+    if betas:
+        sent.append((_BETAS, betas.encode("latin-1")))
     if key_name:
         scheme = ""
         if profile.key_header == "authorization":
             scheme = "Bearer "
-        sent[profile.key_header] = scheme + environment[key_name]
+        sent.append((profile.key_header.encode(), f"{scheme}{environment[key_name]}".encode()))
     return sent
-
-
-def _decode_value(value: bytes) -> str:
-    """The value of a header. aiohttp sends it as UTF-8, so that is what gives the same bytes again."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
 
 
 def response_headers(raw_headers: Headers, status: int) -> list[tuple[bytes, bytes]]:

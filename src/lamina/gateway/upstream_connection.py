@@ -1,0 +1,415 @@
+"""Speaks HTTP/1.1 with upstreams: a request is one write, and its answer is read as it arrives.
+
+A connection carries one request at a time and is used again. Nothing is added to a request but what its
+framing needs, and nothing is unpacked: no cookies, no redirects, no proxies of the environment. The parser is
+llhttp, as in the gateway's own server. With aiohttp a request took 230 µs of CPU here, and 52 with this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from base64 import b64encode
+from collections import deque
+from collections.abc import AsyncIterator
+from functools import cache, lru_cache
+from time import monotonic
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import httptools
+
+from lamina.gateway import limits
+from lamina.gateway.security import Headers
+
+IDLE_SECONDS = 15.0
+"""How long a connection that nobody uses is used again. Servers close theirs after some time, too."""
+
+HEADER_BYTES = 256 << 10
+"""Bytes of all headers of an answer."""
+
+UNREAD_BYTES = 256 << 10
+"""Bytes of an answer that wait to be passed on before no more are taken from the connection."""
+
+JOINED_BODY = 32 << 10
+"""Bytes up to which a body is copied behind its headers, since one small write costs less than two."""
+
+
+class CannotConnect(Exception):
+    """There is no connection to an upstream. The cause is the error of the system."""
+
+
+class DroppedByUpstream(ConnectionError):
+    """The upstream closed the connection before it answered."""
+
+
+class BadAnswer(ConnectionError):
+    """What came is not HTTP, or ended before its end."""
+
+
+class Origin(NamedTuple):
+    """A server, as an address names it. `base` is the path that all others are put behind."""
+
+    is_secure: bool
+    host: str
+    port: int
+    authority: str
+    credentials: bytes
+    base: str
+
+
+@lru_cache(maxsize=256)
+def read_origin(address: str) -> Origin:
+    """The server of an address: `https://api.anthropic.com`."""
+    parts = urlsplit(address)
+    is_secure = parts.scheme == "https"
+    host = (parts.hostname or "").encode("idna").decode()
+    authority = f"[{host}]" if ":" in host else host
+    port = 443 if is_secure else 80
+    if parts.port is not None:
+        port = parts.port
+        authority = f"{authority}:{port}"
+    credentials = b""
+    if parts.username:
+        credentials = b"%b:%b" % (unquote_to_bytes(parts.username), unquote_to_bytes(parts.password or ""))
+    return Origin(is_secure, host, port, authority, credentials, parts.path.rstrip("/"))
+
+
+class UpstreamReply:
+    """The answer to one request. What has arrived is read here; the rest is waited for.
+
+    `headers` are by their names in lower case; of one that came twice the first counts. `is_complete`: all
+    of the answer has arrived.
+    """
+
+    def __init__(self, connection: UpstreamConnection, *, has_no_body: bool) -> None:
+        self._connection = connection
+        self._has_no_body = has_no_body
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._header_bytes = 0
+        self._error: ConnectionError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self.may_use_again = False
+        """Whether the connection may carry another request after this."""
+
+        self.is_complete = False
+        self.status = 0
+        self.raw_headers: list[tuple[bytes, bytes]] = []
+        self.headers: dict[str, str] = {}
+
+    def at_eof(self) -> bool:
+        """Whether all of it has been read."""
+        return self.is_complete and not self._pieces
+
+    def read_nowait(self) -> bytes:
+        """What has arrived and was not read yet. Raises ConnectionError if the rest will not come."""
+        if not self._pieces:
+            if self._error is not None:
+                raise self._error
+            return b""
+        data = self._pieces[0]
+        if len(self._pieces) > 1:
+            data = b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        self._connection.read_on()
+        return data
+
+    async def readany(self) -> bytes:
+        """The next bytes; b"" after the last ones."""
+        while not self._pieces and not self.is_complete:
+            await self._wait()
+        return self.read_nowait()
+
+    async def wait_for_headers(self) -> None:
+        while not self.status:
+            await self._wait()
+
+    async def _wait(self) -> None:
+        if self._error is not None:
+            raise self._error
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def release(self) -> None:
+        """Let the connection be used again, or close it, so that the upstream stops."""
+        self._parser = None  # it holds this answer, and both would wait for the garbage collector
+        if self.is_complete and self.may_use_again:
+            self._connection.release()
+        else:
+            self._connection.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.may_use_again = False
+        self.release()
+
+    def feed(self, data: bytes) -> None:
+        """Take what came from the upstream."""
+        if self._parser is None:
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:  # a status of 101
+            self.is_complete = True
+        except httptools.HttpParserError as error:
+            self.end(BadAnswer(str(error)))
+            self.close()
+        self._wake()
+
+    def end(self, error: Exception | None) -> None:
+        """The connection has ended. So does an answer that does not say how long it is."""
+        is_whole = self.status and not self.headers.keys() & {"content-length", "transfer-encoding"}
+        if self.is_complete:
+            return
+        if error is None and is_whole:
+            self.is_complete = True
+        elif not self.status and not isinstance(error, BadAnswer):
+            self._error = DroppedByUpstream("before it answered")
+        else:
+            self._error = BadAnswer(str(error or "it ended too early"))
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        if self.is_complete:  # nobody asked for another answer
+            self.may_use_again = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_bytes += len(name) + len(value)
+        if self._header_bytes > HEADER_BYTES:
+            raise BadAnswer("its headers are too long")
+        if not self.status:  # later ones are trailers
+            self.raw_headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        if self._parser is None or self.status:
+            return
+        status = self._parser.get_status_code()
+        if 100 <= status < 200 and status != 101:  # a hint, and the answer follows
+            self.raw_headers.clear()
+            return
+        self.status = status
+        for name, value in self.raw_headers:
+            self.headers.setdefault(name.decode("latin-1").lower(), value.decode("utf-8", "replace"))
+        self.is_complete = self._has_no_body
+        self._connection.write_on()  # an answer may come before all of the request was sent
+
+    def on_body(self, body: bytes) -> None:
+        if self.is_complete:
+            return
+        self._pieces.append(body)
+        self._size += len(body)
+        if self._size > UNREAD_BYTES:
+            self._connection.pause_reading()
+
+    def on_message_complete(self) -> None:
+        if self._parser is None or not self.status or self.is_complete:
+            return
+        self.may_use_again = self._connection.has_sent_all and self._parser.should_keep_alive()
+        self.is_complete = True
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """A connection to an upstream, and the answer that it carries now."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self, idle: deque[UpstreamConnection]) -> None:
+        self._idle = idle
+        self._reply: UpstreamReply | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._is_paused = False
+        self.has_sent_all = False
+        self.idle_since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._reply is not None:
+            self._reply.end(exc)
+        elif self in self._idle:
+            self._idle.remove(self)
+        self.write_on()
+
+    def data_received(self, data: bytes) -> None:
+        if self._reply is None:  # nobody asked
+            self.close()
+        else:
+            self._reply.feed(data)
+
+    def pause_writing(self) -> None:
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        self.write_on()
+
+    def write_on(self) -> None:
+        """Let whoever waits go on to write."""
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    def pause_reading(self) -> None:
+        """Take no more from the upstream until somebody has read what is here."""
+        if not self._is_paused and self.is_open:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def read_on(self) -> None:
+        if self._is_paused and self.is_open:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    @property
+    def is_open(self) -> bool:
+        return not self._transport.is_closing()
+
+    def close(self) -> None:
+        self._reply = None
+        self._transport.close()
+
+    def release(self) -> None:
+        """Wait for the next request."""
+        self._reply = None
+        self.idle_since = monotonic()
+        self._idle.append(self)
+
+    async def ask(
+        self, head: bytes, body: bytes | AsyncIterator[bytes], *, has_no_body: bool, is_chunked: bool
+    ) -> UpstreamReply:
+        """Send a request. Returns its answer as soon as that has begun."""
+        reply = UpstreamReply(self, has_no_body=has_no_body)
+        self._reply = reply
+        self.has_sent_all = isinstance(body, bytes)
+        try:
+            if not isinstance(body, bytes):
+                self._transport.write(head)
+                await self._write_pieces(body, reply, is_chunked=is_chunked)
+            elif len(body) <= JOINED_BODY:
+                self._transport.write(head + body)
+            else:
+                self._transport.write(head)
+                self._transport.write(body)
+            await reply.wait_for_headers()
+        except BaseException:
+            reply.close()
+            raise
+        return reply
+
+    async def _write_pieces(
+        self, pieces: AsyncIterator[bytes], reply: UpstreamReply, *, is_chunked: bool
+    ) -> None:
+        """Send a body as it comes, until its end or until the upstream has answered."""
+        async for piece in pieces:
+            data = piece
+            if is_chunked:
+                data = b"%x\r\n%b\r\n" % (len(piece), piece)
+            self._transport.write(data)
+            if self._writable is not None:
+                await self._writable
+            if reply.status or not self.is_open:
+                return
+        if is_chunked:
+            self._transport.write(b"0\r\n\r\n")
+        self.has_sent_all = True
+
+
+class UpstreamConnections:
+    """The connections of one gateway process to all of its upstreams."""
+
+    def __init__(self) -> None:
+        self._idle: dict[Origin, deque[UpstreamConnection]] = {}
+
+    async def ask(
+        self,
+        method: str,
+        origin: Origin,
+        target: bytes,
+        headers: Headers,
+        body: bytes | AsyncIterator[bytes] | None,
+    ) -> UpstreamReply:
+        """Send a request. Raises CannotConnect, or ConnectionError if no answer comes."""
+        begin = f"{method} {origin.base}".encode()
+        lines = [b"%b%b HTTP/1.1\r\nhost: %b" % (begin, target, origin.authority.encode())]
+        names: set[bytes] = set()
+        for name, value in headers:
+            if b"\r" in value or b"\n" in value:
+                raise ValueError(f"the header {name.decode('latin-1')} has a line break")
+            names.add(name)
+            lines.append(b"%b: %b" % (name, value))
+        if origin.credentials and b"authorization" not in names:
+            lines.append(b"authorization: Basic %b" % b64encode(origin.credentials))
+        is_chunked = False
+        if isinstance(body, bytes):
+            lines.append(b"content-length: %d" % len(body))
+        elif body is None:
+            body = b""
+        elif b"content-length" not in names:
+            is_chunked = True
+            lines.append(b"transfer-encoding: chunked")
+        head = b"\r\n".join(lines) + b"\r\n\r\n"
+        connection = self._take_idle(origin) or await self._connect(origin)
+        return await connection.ask(head, body, has_no_body=method == "HEAD", is_chunked=is_chunked)
+
+    def _take_idle(self, origin: Origin) -> UpstreamConnection | None:
+        """The connection that was used last, if it is still there. Those that are too old are closed."""
+        idle = self._idle.setdefault(origin, deque())
+        while idle and idle[0].idle_since < monotonic() - IDLE_SECONDS:
+            idle.popleft().close()
+        while idle:
+            connection = idle.pop()
+            if connection.is_open:
+                return connection
+        return None
+
+    async def _connect(self, origin: Origin) -> UpstreamConnection:
+        """A new connection, to the first address of the server that takes one."""
+        loop = asyncio.get_running_loop()
+        idle = self._idle[origin]
+        context = None
+        server_hostname = None
+        if origin.is_secure:
+            context = _load_authorities()
+            server_hostname = origin.host
+        last_error: OSError | None = None
+        try:
+            places = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise CannotConnect from error
+        for *_, place in places:
+            try:
+                async with asyncio.timeout(limits.CONNECT_SECONDS / len(places)):
+                    _, connection = await loop.create_connection(
+                        lambda: UpstreamConnection(idle),
+                        str(place[0]),
+                        origin.port,
+                        ssl=context,
+                        server_hostname=server_hostname,
+                    )
+            except OSError as error:
+                last_error = error
+            else:
+                return connection
+        raise CannotConnect from last_error
+
+    def close(self) -> None:
+        """Close what nobody uses."""
+        for idle in self._idle.values():
+            while idle:
+                idle.pop().close()
+
+
+@cache
+def _load_authorities() -> ssl.SSLContext:
+    """Who vouches for certificates. To load them takes tens of milliseconds."""
+    return ssl.create_default_context()

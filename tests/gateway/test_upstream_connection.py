@@ -1,0 +1,262 @@
+"""Connections to upstreams, byte by byte: what is sent, when a connection is used again, how answers end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from lamina.gateway import limits, upstream_connection
+from lamina.gateway.upstream_connection import (
+    BadAnswer,
+    CannotConnect,
+    DroppedByUpstream,
+    UpstreamConnections,
+    UpstreamReply,
+    read_origin,
+)
+
+pytestmark = pytest.mark.anyio
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+class Upstream(NamedTuple):
+    """A server that sends one thing for each request. `heads` are what it was sent, by connection."""
+
+    url: str
+    heads: list[list[bytes]]
+    connections: UpstreamConnections
+
+    async def ask(
+        self, method: str = "GET", headers: Sequence[tuple[bytes, bytes]] = (), body: Any = None
+    ) -> UpstreamReply:
+        return await self.connections.ask(method, read_origin(self.url), b"/x?y=%2F", headers, body)
+
+
+async def read_all(reply: UpstreamReply) -> bytes:
+    pieces: list[bytes] = []
+    while piece := await reply.readany():
+        pieces.append(piece)
+    reply.release()
+    return b"".join(pieces)
+
+
+@asynccontextmanager
+async def serve(*answers: bytes, closes: bool = False) -> AsyncIterator[Upstream]:
+    heads: list[list[bytes]] = []
+    left = list(answers)
+
+    async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        own: list[bytes] = []
+        heads.append(own)
+        try:
+            while left:
+                own.append(await reader.readuntil(b"\r\n\r\n"))
+                writer.write(left.pop(0))
+                await writer.drain()
+                if closes:
+                    break
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+            pass
+        writer.close()
+
+    connections = UpstreamConnections()
+    server = await asyncio.start_server(serve_one, "127.0.0.1", 0)
+    async with server:
+        yield Upstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/base/", heads, connections)
+        connections.close()
+        for _ in range(5):  # so that both sides see the end
+            await asyncio.sleep(0.001)
+
+
+async def test_a_request_is_its_line_its_headers_and_what_its_framing_needs() -> None:
+    async with serve(OK) as upstream:
+        reply = await upstream.ask("POST", [(b"x-a", "é".encode())], b"body")
+        assert (reply.status, await read_all(reply)) == (200, b"ok")
+    host = upstream.url.removeprefix("http://").partition("/")[0].encode()
+    assert upstream.heads == [
+        [b"POST /base/x?y=%2F HTTP/1.1\r\nhost: " + host + b"\r\nx-a: \xc3\xa9\r\ncontent-length: 4\r\n\r\n"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "first", "is_used_again"),
+    [
+        ("GET", OK, True),
+        ("GET", b"HTTP/1.1 204 No Content\r\n\r\n", True),
+        ("GET", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", True),
+        ("GET", b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" + OK, True),
+        ("GET", b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok", False),
+        ("GET", b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok", False),
+        ("GET", OK + OK, False),
+        ("HEAD", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n", False),
+    ],
+)
+async def test_a_connection_is_used_again_only_if_its_answer_has_ended_and_nothing_follows(
+    method: str, first: bytes, *, is_used_again: bool
+) -> None:
+    async with serve(first, OK) as upstream:
+        reply = await upstream.ask(method)
+        assert "link" not in reply.headers
+        assert await read_all(reply) in (b"", b"ok")
+        assert await read_all(await upstream.ask()) == b"ok"
+    assert len(upstream.heads) == (1 if is_used_again else 2)
+
+
+async def test_what_was_not_read_to_its_end_or_waits_for_too_long_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serve(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", OK, OK) as upstream:
+        (await upstream.ask()).release()
+        await read_all(await upstream.ask())
+        monkeypatch.setattr(upstream_connection, "IDLE_SECONDS", -1.0)
+        await read_all(await upstream.ask())
+    assert len(upstream.heads) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"", DroppedByUpstream),
+        (b"HTTP/1.1 200 OK\r\n", DroppedByUpstream),
+        (b"\x16\x03\x01 what?\r\n\r\n", BadAnswer),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nabc", BadAnswer),
+        (b"HTTP/1.1 200 OK\r\nx: " + b"y" * (300 << 10) + b"\r\n\r\n", BadAnswer),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", BadAnswer),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n", BadAnswer),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nno size\r\n", BadAnswer),
+        (b"HTTP/1.1 200 OK\r\n\r\nok", None),
+    ],
+)
+async def test_an_answer_that_breaks_off_is_an_error_unless_its_end_is_that_of_the_connection(
+    answer: bytes, error: type[Exception] | None
+) -> None:
+    async with serve(answer, closes=True) as upstream:
+        if error is None:
+            assert await read_all(await upstream.ask()) == b"ok"
+            return
+        with pytest.raises(error):
+            await read_all(await upstream.ask())
+
+
+async def test_what_came_before_an_answer_broke_off_is_read_first() -> None:
+    async with serve(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", closes=True) as upstream:
+        reply = await upstream.ask()
+        await asyncio.sleep(0.05)
+        assert reply.read_nowait() == b"ok"
+        with pytest.raises(BadAnswer):
+            reply.read_nowait()
+
+
+async def send_slowly(*pieces: bytes) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        await asyncio.sleep(0.01)
+        yield piece
+
+
+@pytest.mark.parametrize("says_length", [True, False])
+async def test_a_body_is_sent_as_it_comes(*, says_length: bool) -> None:
+    received: list[bytes] = []
+
+    async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        end = b"c" if says_length else b"0\r\n\r\n"
+        received.append(await reader.readuntil(b"\r\n\r\n"))
+        received.append(await reader.readuntil(end))
+        writer.write(OK)
+        writer.close()
+
+    connections = UpstreamConnections()
+    async with await asyncio.start_server(serve_one, "127.0.0.1", 0) as server:
+        origin = read_origin(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        headers = [(b"content-length", b"3")] if says_length else []
+        reply = await connections.ask("POST", origin, b"/", headers, send_slowly(b"ab", b"c"))
+        assert await read_all(reply) == b"ok"
+        connections.close()
+    assert received[1] == (b"abc" if says_length else b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
+    assert (b"transfer-encoding: chunked" in received[0]) is not says_length
+
+
+async def test_an_answer_before_the_end_of_the_request_ends_it_and_the_connection() -> None:
+    """An upstream that refuses a large file does not read it, and the rest of it is no next request."""
+
+    async def send_without_end() -> AsyncIterator[bytes]:
+        while True:
+            await asyncio.sleep(0)
+            yield b"x" * 65_536
+
+    async with serve(OK, OK) as upstream:
+        assert await read_all(await upstream.ask("POST", body=send_without_end())) == b"ok"
+        assert await read_all(await upstream.ask()) == b"ok"
+    assert len(upstream.heads) == 2
+
+
+async def test_a_request_that_is_cancelled_closes_its_connection() -> None:
+    async with serve(b"", OK) as upstream:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await upstream.ask()
+        assert await read_all(await upstream.ask()) == b"ok"
+    assert len(upstream.heads) == 2
+
+
+async def test_a_header_cannot_begin_another_one() -> None:
+    async with serve(OK) as upstream:
+        with pytest.raises(ValueError, match="line break"):
+            await upstream.ask(headers=[(b"x-api-key", b"key\r\nhost: evil.example")])
+    assert upstream.heads == []
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:9", "no-such-host.invalid"])
+async def test_a_server_that_takes_no_connection_is_told_with_its_cause(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CONNECT_SECONDS", 5.0)
+    with pytest.raises(CannotConnect) as caught:
+        await UpstreamConnections().ask("GET", read_origin(f"http://{place}"), b"/", (), None)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+async def test_another_address_of_a_server_is_tried_if_the_first_takes_no_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with serve(OK) as upstream:
+        port = read_origin(upstream.url).port
+
+        async def list_two(*_: Any, **__: Any) -> list[Any]:
+            return [(2, 1, 6, "", ("127.0.0.2", port)), (2, 1, 6, "", ("127.0.0.1", port))]
+
+        monkeypatch.setattr(loop, "getaddrinfo", list_two)
+        assert await read_all(await upstream.ask()) == b"ok"
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "port", "authority", "base"),
+    [
+        ("https://api.anthropic.com", "api.anthropic.com", 443, "api.anthropic.com", ""),
+        ("http://[::1]:8000/v1/", "::1", 8000, "[::1]:8000", "/v1"),
+        ("http://bücher.example", "xn--bcher-kva.example", 80, "xn--bcher-kva.example", ""),
+        ("http://user:p%40ss@proxy.test/x", "proxy.test", 80, "proxy.test", "/x"),
+    ],
+)
+def test_the_server_of_an_address_is_read(
+    address: str, host: str, port: int, authority: str, base: str
+) -> None:
+    origin = read_origin(address)
+    assert (origin.host, origin.port, origin.authority, origin.base) == (host, port, authority, base)
+    assert origin.credentials == (b"user:p@ss" if "user" in address else b"")
+    assert origin.is_secure is address.startswith("https")
+
+
+async def test_credentials_of_an_address_are_sent_unless_the_client_has_its_own() -> None:
+    async with serve(OK, OK) as upstream:
+        origin = read_origin(upstream.url.replace("//", "//user:pass@"))
+        for headers in ([], [(b"authorization", b"Bearer own")]):
+            await read_all(await upstream.connections.ask("GET", origin, b"/", headers, None))
+    [[first, second]] = upstream.heads
+    assert b"authorization: Basic dXNlcjpwYXNz\r\n" in first
+    assert second.lower().count(b"authorization") == 1
