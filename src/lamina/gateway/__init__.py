@@ -12,8 +12,8 @@ The way of a request, module by module. Start reading in `exchange`, which shows
   continues. `store_access` has every call of the store, and `saving` says when it is called.
 - `fit` decides what leaves. `policies` chooses how it is fitted, `sizes` whether it has to be, and `fit_call`
   runs `fit_request`.
-- `upstream_answer` sends it. `answer` passes the answer on, without what the model recalls; `stream` writes
-  it, and `usage` reads what it reports.
+- `upstream_answer` sends it, over an `upstream_connection`. `answer` passes the answer on, without what the
+  model recalls; `stream` writes it, and `usage` reads what it reports.
 - `sent_calls` mends a request that was refused, sends one on that recalled something, and keeps what the next
   one depends on. `recording` keeps what left and what came back. `misses` says why a cache missed, and
   `account` what it all cost.
