@@ -214,7 +214,7 @@ class UpstreamReply:
     def on_message_complete(self) -> None:
         if self._parser is None or not self.status or self.is_complete:
             return
-        self.may_use_again = self._connection.has_sent_all and self._parser.should_keep_alive()
+        self.may_use_again = self._connection.is_ready and self._parser.should_keep_alive()
         self.is_complete = True
 
 
@@ -228,7 +228,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._reply: UpstreamReply | None = None
         self._writable: asyncio.Future[None] | None = None
         self._is_paused = False
-        self.has_sent_all = False
+        self._has_sent_all = False
         self.idle_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -271,6 +271,11 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     @property
+    def is_ready(self) -> bool:
+        """Whether all of the last request has left, so that another one may follow."""
+        return self._has_sent_all and not self._transport.get_write_buffer_size()
+
+    @property
     def is_open(self) -> bool:
         return not self._transport.is_closing()
 
@@ -290,7 +295,7 @@ class UpstreamConnection(asyncio.Protocol):
         """Send a request. Returns its answer as soon as that has begun."""
         reply = UpstreamReply(self, has_no_body=has_no_body)
         self._reply = reply
-        self.has_sent_all = isinstance(body, bytes)
+        self._has_sent_all = isinstance(body, bytes)
         try:
             if not isinstance(body, bytes):
                 self._transport.write(head)
@@ -321,7 +326,7 @@ class UpstreamConnection(asyncio.Protocol):
                 return
         if is_chunked:
             self._transport.write(b"0\r\n\r\n")
-        self.has_sent_all = True
+        self._has_sent_all = True
 
 
 class UpstreamConnections:
@@ -354,6 +359,8 @@ class UpstreamConnections:
             lines.append(b"content-length: %d" % len(body))
         elif body is None:
             body = b""
+            if method in ("POST", "PUT", "PATCH"):  # some servers ask for it
+                lines.append(b"content-length: 0")
         elif b"content-length" not in names:
             is_chunked = True
             lines.append(b"transfer-encoding: chunked")
