@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,6 +20,7 @@ from lamina.gateway.upstream_connection import (
     UpstreamReply,
     read_origin,
 )
+from tests.gateway.test_security import make_certificate
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +49,9 @@ async def read_all(reply: UpstreamReply) -> bytes:
 
 
 @asynccontextmanager
-async def serve(*answers: bytes, closes: bool = False) -> AsyncIterator[Upstream]:
+async def serve(
+    *answers: bytes, closes: bool = False, context: ssl.SSLContext | None = None
+) -> AsyncIterator[Upstream]:
     heads: list[list[bytes]] = []
     left = list(answers)
 
@@ -55,7 +60,10 @@ async def serve(*answers: bytes, closes: bool = False) -> AsyncIterator[Upstream
         heads.append(own)
         try:
             while left:
-                own.append(await reader.readuntil(b"\r\n\r\n"))
+                head = await reader.readuntil(b"\r\n\r\n")
+                own.append(head)
+                if b"content-length: 100000" in head:
+                    await reader.readexactly(100_000)
                 writer.write(left.pop(0))
                 await writer.drain()
                 if closes:
@@ -65,9 +73,11 @@ async def serve(*answers: bytes, closes: bool = False) -> AsyncIterator[Upstream
         writer.close()
 
     connections = UpstreamConnections()
-    server = await asyncio.start_server(serve_one, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve_one, "127.0.0.1", 0, ssl=context, limit=1 << 20)
+    scheme = "http" if context is None else "https"
     async with server:
-        yield Upstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/base/", heads, connections)
+        port = server.sockets[0].getsockname()[1]
+        yield Upstream(f"{scheme}://127.0.0.1:{port}/base/", heads, connections)
         connections.close()
         for _ in range(5):  # so that both sides see the end
             await asyncio.sleep(0.001)
@@ -88,7 +98,11 @@ async def test_a_request_is_its_line_its_headers_and_what_its_framing_needs() ->
     [
         ("GET", OK, True),
         ("GET", b"HTTP/1.1 204 No Content\r\n\r\n", True),
-        ("GET", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", True),
+        (
+            "GET",
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nlink: x\r\n\r\n",
+            True,
+        ),
         ("GET", b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" + OK, True),
         ("GET", b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok", False),
         ("GET", b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok", False),
@@ -101,8 +115,8 @@ async def test_a_connection_is_used_again_only_if_its_answer_has_ended_and_nothi
 ) -> None:
     async with serve(first, OK) as upstream:
         reply = await upstream.ask(method)
-        assert "link" not in reply.headers
         assert await read_all(reply) in (b"", b"ok")
+        assert b"link" not in dict(reply.raw_headers)
         assert await read_all(await upstream.ask()) == b"ok"
     assert len(upstream.heads) == (1 if is_used_again else 2)
 
@@ -188,10 +202,40 @@ async def test_an_answer_before_the_end_of_the_request_ends_it_and_the_connectio
             await asyncio.sleep(0)
             yield b"x" * 65_536
 
-    async with serve(OK, OK) as upstream:
-        assert await read_all(await upstream.ask("POST", body=send_without_end())) == b"ok"
-        assert await read_all(await upstream.ask()) == b"ok"
-    assert len(upstream.heads) == 2
+    served: list[bytes] = []
+
+    async def answer_early(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(OK)
+        while await reader.read(1 << 16):
+            continue
+        writer.close()
+
+    connections = UpstreamConnections()
+    async with await asyncio.start_server(answer_early, "127.0.0.1", 0) as server, asyncio.timeout(20):
+        origin = read_origin(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        for body in (send_without_end(), None):
+            assert await read_all(await connections.ask("POST", origin, b"/", (), body)) == b"ok"
+        connections.close()
+        await asyncio.sleep(0.01)
+    assert len(served) == 2
+
+
+async def test_an_answer_that_nobody_reads_is_not_taken_from_the_upstream() -> None:
+    size = 32 << 20
+    async with serve(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size) as upstream:
+        reply = await upstream.ask()
+        await asyncio.sleep(0.2)
+        first = reply.read_nowait()
+        assert len(first) < 2 << 20
+        assert len(first) + len(await read_all(reply)) == size
+
+
+async def test_a_connection_that_its_server_closes_is_forgotten() -> None:
+    async with serve(OK, closes=True) as upstream:
+        await read_all(await upstream.ask())
+        await asyncio.sleep(0.05)
+        assert [*map(len, upstream.connections._idle.values())] == [0]  # noqa: SLF001 - it must not grow
 
 
 async def test_a_request_that_is_cancelled_closes_its_connection() -> None:
@@ -208,6 +252,17 @@ async def test_a_header_cannot_begin_another_one() -> None:
         with pytest.raises(ValueError, match="line break"):
             await upstream.ask(headers=[(b"x-api-key", b"key\r\nhost: evil.example")])
     assert upstream.heads == []
+
+
+async def test_a_secure_connection_is_used_again_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = make_certificate(tmp_path)
+    trusting = ssl.create_default_context(cafile=tmp_path / "server.pem")
+    trusting.check_hostname = False  # the certificate of these tests names nobody
+    monkeypatch.setattr(upstream_connection, "_load_authorities", lambda: trusting)
+    async with serve(OK, OK, context=context) as upstream:
+        for _ in range(2):
+            assert await read_all(await upstream.ask("POST", body=b"x" * 100_000)) == b"ok"
+    assert len(upstream.heads) == 1
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:9", "no-such-host.invalid"])

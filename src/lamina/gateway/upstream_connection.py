@@ -137,7 +137,7 @@ class UpstreamReply:
     def release(self) -> None:
         """Let the connection be used again, or close it, so that the upstream stops."""
         self._parser = None  # it holds this answer, and both would wait for the garbage collector
-        if self.is_complete and self.may_use_again:
+        if self.may_use_again:
             self._connection.release()
         else:
             self._connection.close()
