@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -315,3 +316,23 @@ async def test_credentials_of_an_address_are_sent_unless_the_client_has_its_own(
     [[first, second]] = upstream.heads
     assert b"authorization: Basic dXNlcjpwYXNz\r\n" in first
     assert second.lower().count(b"authorization") == 1
+
+
+async def test_an_address_that_swallows_everything_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some networks have IPv6 addresses and no way there: no answer comes, and no error."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, socket.socket() as waiting:
+        waiting.connect(silent.getsockname())  # it takes the only place, so that the next one is not answered
+        async with serve(OK) as upstream:
+            port = read_origin(upstream.url).port
+            places = [
+                (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", address)
+                for address in (silent.getsockname(), ("127.0.0.1", port))
+            ]
+
+            async def list_places(*_: Any, **__: Any) -> list[Any]:
+                return places
+
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", list_places)
+            monkeypatch.setattr(limits, "CONNECT_SECONDS", 5.0)
+            async with asyncio.timeout(4):
+                assert await read_all(await upstream.ask()) == b"ok"

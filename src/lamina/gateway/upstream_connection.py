@@ -19,12 +19,16 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import httptools
+from aiohappyeyeballs import start_connection
 
 from lamina.gateway import limits
 from lamina.gateway.security import Headers
 
 IDLE_SECONDS = 15.0
 """How long a connection that nobody uses is used again. Servers close theirs after some time, too."""
+
+NEXT_ADDRESS_SECONDS = 0.25
+"""How long one address of a server is tried alone."""
 
 HEADER_BYTES = 256 << 10
 """Bytes of all headers of an answer."""
@@ -380,7 +384,10 @@ class UpstreamConnections:
         return None
 
     async def _connect(self, origin: Origin) -> UpstreamConnection:
-        """A new connection, to the first address of the server that takes one."""
+        """A new connection, to whichever address of the server answers first.
+
+        An address that swallows what is sent to it, as IPv6 does in some networks, costs a quarter of a second.
+        """
         loop = asyncio.get_running_loop()
         idle = self._idle[origin]
         context = None
@@ -388,26 +395,16 @@ class UpstreamConnections:
         if origin.is_secure:
             context = _load_authorities()
             server_hostname = origin.host
-        last_error: OSError | None = None
         try:
-            places = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+            async with asyncio.timeout(limits.CONNECT_SECONDS):
+                places = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+                sock = await start_connection(places, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS, interleave=1)
+                _, connection = await loop.create_connection(
+                    lambda: UpstreamConnection(idle), sock=sock, ssl=context, server_hostname=server_hostname
+                )
         except OSError as error:
             raise CannotConnect from error
-        for *_, place in places:
-            try:
-                async with asyncio.timeout(limits.CONNECT_SECONDS / len(places)):
-                    _, connection = await loop.create_connection(
-                        lambda: UpstreamConnection(idle),
-                        str(place[0]),
-                        origin.port,
-                        ssl=context,
-                        server_hostname=server_hostname,
-                    )
-            except OSError as error:
-                last_error = error
-            else:
-                return connection
-        raise CannotConnect from last_error
+        return connection
 
     def close(self) -> None:
         """Close what nobody uses."""
