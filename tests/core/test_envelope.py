@@ -24,7 +24,7 @@ from lamina import (
 )
 from lamina.core import RFC, Filter, Layout
 from lamina.core.envelope import check_laws
-from lamina.core.explanation import format_manifest, join_folds
+from lamina.core.explanation import join_folds
 from lamina.core.hashing import handle
 from lamina.core.tokens import part_cost
 from lamina.core.values import Calibration
@@ -118,15 +118,14 @@ def test_a_cut_is_told_in_one_line() -> None:
     assert cut_row in str(explain(envelope)).splitlines()
 
 
-@pytest.mark.parametrize("width", [60, 100, 200])
-def test_the_table_has_a_line_for_each_row_and_fits_its_width(width: int) -> None:
+def test_the_table_has_a_line_for_each_row_and_fits_its_width() -> None:
     _, envelope = fitted()
-    lines = format_manifest(explain(envelope), width=width).splitlines()
+    lines = str(explain(envelope)).splitlines()
     assert lines[0].split() == ["where", "form", "tokens", "what", "why"]
     rows = join_folds(explain(envelope).rows)
     assert len(rows) < len(envelope.entries), "what is folded shares the line of its digest"
     assert lines[1 + len(rows)] == ""
-    assert max(map(len, lines[: len(rows) + 1])) <= width
+    assert max(map(len, lines[: len(rows) + 1])) <= 100
     sums = " ".join(lines[2 + len(rows) :])
     assert f"{envelope.tokens:,} of 1,500 tokens (estimated): " in sums
 
@@ -223,9 +222,9 @@ def broken(envelope: Envelope, **changes: Any) -> Envelope:
     ],
 )
 def test_a_request_that_breaks_a_law_is_not_sealed(envelope: Envelope, law: str) -> None:
-    check_laws(FIRST)
+    check_laws(FIRST, 0)
     with pytest.raises(LawBroken) as caught:
-        check_laws(envelope)
+        check_laws(envelope, 0)
     assert caught.value.law == law
 
 
@@ -235,7 +234,7 @@ def test_a_form_that_rises_is_not_sealed() -> None:
     raised = msgspec.structs.replace(envelope.entries[low], form=Form.FULL)
     entries = (*envelope.entries[:low], raised, *envelope.entries[low + 1 :])
     with pytest.raises(LawBroken, match="forms never rise"):
-        check_laws(msgspec.structs.replace(envelope, entries=entries))
+        check_laws(msgspec.structs.replace(envelope, entries=entries), 0)
 
 
 @pytest.mark.parametrize("dialect", list(DIALECTS.values()), ids=list(DIALECTS))

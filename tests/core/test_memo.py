@@ -27,10 +27,10 @@ from lamina import (
 )
 from lamina.core import CHARS4, KINDS, RFC, Counter, Filter, Layout, Raw, Thinking, Wording, text_of
 from lamina.core.cut_target import count_standing
+from lamina.core.draft import may_split_at
 from lamina.core.entries import count_same
 from lamina.core.history_window import LastN
 from lamina.core.laws import is_same_request
-from lamina.core.log_pieces import may_split_at
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.tokens import Framing
 from lamina.core.values import Calibration

@@ -6,10 +6,10 @@ from lamina import BuildMemo, Form, Ledger, Options, RequestHead
 from lamina.core import CHARS4
 from lamina.core.arrange import draft_log
 from lamina.core.entries import identify_attachment
-from lamina.core.hashing import chain_root
 from lamina.core.moved_copies import move_full_forms
 from lamina.core.options import BuildContext
 from lamina.core.scale import make_scale
+from lamina.core.tool_definitions import chain_root
 from lamina.segments import assistant, file, user
 
 SPEC = "The importer reads one file and writes one table. " * 20
@@ -24,7 +24,7 @@ def test_the_newest_reference_gets_the_full_form_and_other_content_stays() -> No
         head=head,
         scale=make_scale(CHARS4, head, None, {}),
         ledger=Ledger(),
-        root=chain_root(head),
+        root=chain_root(head, ""),
         find_reader=lambda: memo.reader_for(Options().kinds),
         find_passages=memo.passages_for,
     )

@@ -21,8 +21,13 @@ from lamina.core.draft import (
     DraftCheckpoint,
     LogFront,
     NextFront,
+    Pieces,
     RepairedLog,
     RepairedPiece,
+    checkpoint_holds,
+    find_boundary,
+    find_open_turn,
+    omit_leaving,
 )
 from lamina.core.entries import (
     begins_with,
@@ -34,18 +39,11 @@ from lamina.core.entries import (
     find_prefix,
     omit,
 )
-from lamina.core.hashing import handle, parts_digest
+from lamina.core.hashing import parts_digest
 from lamina.core.kinds import has_tag
 from lamina.core.layout import NO_FILTER, moves_sent_text, omit_covered, omit_filtered
 from lamina.core.ledger import Applied, apply_ledger, without_lines
 from lamina.core.library import hoist_attachments
-from lamina.core.log_pieces import (
-    Pieces,
-    checkpoint_holds,
-    find_boundary,
-    find_open_turn,
-    omit_leaving,
-)
 from lamina.core.options import BuildContext, Options
 from lamina.core.references import ReferredLog, refer_to_earlier
 from lamina.core.reminders import find_valid_reminders, lay_reminders, list_reminders
@@ -237,7 +235,7 @@ def _word_pieces(pieces: Pieces, repaired: RepairedLog, context: BuildContext) -
     if not repaired.reaches_back:
         entries = word_entries(entries, wording=context.wording)
         return mark_replacing(entries, pieces.front, context)
-    entries = omit_covered(entries, context.kinds, name=_name_of)
+    entries = omit_covered(entries, context.kinds)
     entries = word_entries(entries, wording=context.wording)
     entries = mark_replacing(entries, pieces.front, context)
     if context.options.layout.drops_results:
@@ -293,11 +291,6 @@ def _merge_neighbours(entries: Iterable[Entry]) -> list[Entry]:
         last_role = entry.role
         was_omitted = False
     return result
-
-
-def _name_of(entry: Entry) -> str:
-    """The name by which a summary covers an entry: its key, or its handle if it has none."""
-    return entry.segment.key or handle(entry.content)
 
 
 def _join_pieces(pieces: Pieces, applied: Applied, repaired: RepairedLog, context: BuildContext) -> Draft:

@@ -24,7 +24,6 @@ from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
 from lamina.core.envelope import Envelope, mark_unlowered, seal
 from lamina.core.epochs import find_change
-from lamina.core.hashing import chain_root
 from lamina.core.history_window import release_window
 from lamina.core.ledger import load_ledger
 from lamina.core.memo import BuildMemo, count_standing
@@ -33,6 +32,7 @@ from lamina.core.remind import remind
 from lamina.core.scale import begins_with_assistant, make_scale
 from lamina.core.system_text import promote_later_sections
 from lamina.core.tokens import ESTIMATE, Counter
+from lamina.core.tool_definitions import chain_root
 from lamina.core.tool_rules import choose_whole
 from lamina.core.values import (
     Budget,
@@ -181,7 +181,10 @@ def _make_context(
 def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimits:
     """The limits of this request."""
     fixed = cut_target.count_fixed(draft.entries, standing_tokens=draft.standing_tokens)
-    fixed = context.scale.total(fixed + _count_held(draft))
+    if draft.held:
+        # No cut can free what the model's pins and the rules of tools hold.
+        fixed += sum(entry.tokens for entry in draft.entries if entry.ref in draft.held)
+    fixed = context.scale.total(fixed)
     options = context.options
     return cut_target.derive_limits(
         budget, context.head, draft.entries, options.rates, fixed=fixed, prefer=options.prefer
@@ -200,13 +203,6 @@ def _read_wishes(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
         wishes = read_wishes(draft.entries, draft.ledger, tool=tool)
     held = choose_held(wishes, draft.entries, room) | choose_whole(draft.entries, rules, room)
     return msgspec.structs.replace(draft, wishes=wishes, held=held)
-
-
-def _count_held(draft: Draft) -> int:
-    """Tokens of what the model's pins and rules of tools hold: no cut can free them."""
-    if not draft.held:
-        return 0
-    return sum(entry.tokens for entry in draft.entries if entry.ref in draft.held)
 
 
 def _note_budget(draft: Draft, budget: Budget, context: BuildContext) -> Draft:

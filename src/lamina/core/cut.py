@@ -60,7 +60,8 @@ def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) ->
     after = _cut_bare(bare, limits, context)
     if after.cut is None:
         return draft
-    first = _find_earlier(_find_first_reminder(draft), after.cut.first, draft.entries)
+    first_reminder = next((entry.ref for entry in draft.entries if is_reminder(entry)), "")
+    first = _find_earlier(first_reminder, after.cut.first, draft.entries)
     return msgspec.structs.replace(after, cut=msgspec.structs.replace(after.cut, first=first))
 
 
@@ -74,10 +75,6 @@ def _drop_reminders(draft: Draft, context: BuildContext) -> Draft:
     entries = [entry for entry in draft.entries if not is_reminder(entry)]
     weighed = weigh_entries(entries, context.scale, prefix=context.root)
     return msgspec.structs.replace(draft, entries=weighed, reminders=())
-
-
-def _find_first_reminder(draft: Draft) -> str:
-    return next((entry.ref for entry in draft.entries if is_reminder(entry)), "")
 
 
 def _cut_bare(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draft:
@@ -367,7 +364,13 @@ def _take_out_history(
     if window.digest is None:
         return _omit_history(draft, outside, window, context)
     for digest_limit in (window.digest, ONLY_RULES, ONE_LINE):
-        progress = _fold_history(draft, outside, digest_limit, context)
+        progress = _take_all_moves(
+            draft,
+            fold_outside(outside),
+            digest_limit,
+            context,
+            mergeable=refs_up_to(draft.entries, outside),
+        )
         # The digest of few short messages can be longer than these messages.
         frees_tokens = progress.tokens < progress.tokens_before
         if frees_tokens and not window.outside(progress.request):
@@ -375,15 +378,6 @@ def _take_out_history(
     if window.is_exact:
         return _omit_history(draft, outside, window, context)
     return progress
-
-
-def _fold_history(
-    draft: Draft, outside: frozenset[int], digest_limit: int, context: BuildContext
-) -> CutProgress:
-    """Fold the steps outside of the window, with so many characters for their digest."""
-    mergeable = refs_up_to(draft.entries, outside)
-    order = fold_outside(outside)
-    return _take_all_moves(draft, order, digest_limit, context, mergeable=mergeable)
 
 
 def _omit_history(draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext) -> CutProgress:

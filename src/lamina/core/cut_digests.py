@@ -350,7 +350,11 @@ def _replace_folds(folds: tuple[Fold, ...], group: Sequence[Fold], merged: Fold)
 
 def list_hidden_names(progress: CutProgress) -> CutProgress:
     """The progress with names that are not in sight in the digests of this cut. It is never larger."""
-    digests = {fold.key: fold for fold in progress.folds if _has_names(fold, progress)}
+    digests: dict[str, Fold] = {}
+    for fold in progress.folds:
+        is_new = fold.cut == progress.number and fold.covers in progress.runs
+        if is_new and _split_names(fold)[1]:
+            digests[fold.key] = fold
     if not digests:
         return progress
     names_in_sight = _find_names_in_sight(progress, digests)
@@ -369,11 +373,6 @@ def list_hidden_names(progress: CutProgress) -> CutProgress:
     if relaid.tokens > progress.tokens:
         return progress
     return relaid
-
-
-def _has_names(fold: Fold, progress: CutProgress) -> bool:
-    """Whether this cut wrote the digest, and left room for names in it."""
-    return fold.cut == progress.number and fold.covers in progress.runs and bool(_split_names(fold)[1])
 
 
 def _find_names_in_sight(progress: CutProgress, digests: dict[str, Fold]) -> set[str]:

@@ -16,10 +16,11 @@ import msgspec
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
 from lamina.core.entries import begins_with, count_sent, find_logged, find_prefix, find_sent
-from lamina.core.epochs import digest_tools, layers_end
+from lamina.core.epochs import layers_end
 from lamina.core.hashing import handle
 from lamina.core.options import BuildContext, digest_settings
 from lamina.core.scale import TokenAccount
+from lamina.core.tool_definitions import digest_tools
 from lamina.core.turns import count_leaving_tail
 from lamina.core.values import (
     Cut,
@@ -199,7 +200,7 @@ def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, context: Bui
         cuts=cuts,
         bound=bound,
         wishes=draft.wishes.account,
-        mark=_mark_sent(draft, envelope, digest_settings(context.options)),
+        mark=_mark_sent(draft, envelope, context),
     )
 
 
@@ -227,48 +228,43 @@ def _join_dicts(before: dict[Ref, _Value], new: dict[Ref, _Value]) -> dict[Ref, 
     return before | new
 
 
-def _mark_sent(draft: Draft, envelope: Envelope, settings: Digest) -> SentMark:
-    """The request as hashes, for the next build to compare with. They do not include its tail."""
+def _mark_sent(draft: Draft, envelope: Envelope, context: BuildContext) -> SentMark:
+    """The request as hashes, for the next build to compare with. They do not include its tail.
+
+    The tail is gone in the next request.
+    """
     new_entries = envelope.entries[draft.unchanged :]
-    sent = draft.unchanged_sent + count_sent(new_entries)
-    return SentMark(
-        sent=sent - envelope.tail,
-        prefix=_lasting_prefix(envelope),
-        tools=digest_tools(envelope.head.tools),
-        system=layers_end(envelope.entries, envelope.root, Layer.SYSTEM),
-        library=layers_end(envelope.entries, envelope.root, Layer.LIBRARY),
-        tokens=envelope.account.uncalibrated,
-        counter=envelope.account.counter,
-        settings=settings,
-    )
+    sent = draft.unchanged_sent + count_sent(new_entries) - envelope.tail
+    prefix = envelope.prefix
+    if envelope.tail:
+        prefix = find_prefix(envelope.lasting, envelope.root)
+    return _make_mark(envelope.entries, envelope.account, context, sent=sent, prefix=prefix)
 
 
 def mark_unlowered(draft: Draft, context: BuildContext) -> SentMark:
     """The mark of a request that left as it was drafted, with nothing lowered and nothing added."""
     account = context.scale.account(draft.tokens)
+    sent = count_sent(draft.entries)
+    prefix = find_prefix(draft.entries, context.root)
+    return _make_mark(draft.entries, account, context, sent=sent, prefix=prefix)
+
+
+def _make_mark(
+    entries: Sequence[Entry], account: TokenAccount, context: BuildContext, *, sent: int, prefix: Digest
+) -> SentMark:
     return SentMark(
-        sent=count_sent(draft.entries),
-        prefix=find_prefix(draft.entries, context.root),
+        sent=sent,
+        prefix=prefix,
         tools=digest_tools(context.head.tools),
-        system=layers_end(draft.entries, context.root, Layer.SYSTEM),
-        library=layers_end(draft.entries, context.root, Layer.LIBRARY),
+        system=layers_end(entries, context.root, Layer.SYSTEM),
+        library=layers_end(entries, context.root, Layer.LIBRARY),
         tokens=account.uncalibrated,
         counter=account.counter,
         settings=digest_settings(context.options),
     )
 
 
-def _lasting_prefix(envelope: Envelope) -> Digest:
-    """The hash of the stream without the tail.
-
-    The tail is gone in the next request, so the mark must not include it.
-    """
-    if not envelope.tail:
-        return envelope.prefix
-    return find_prefix(envelope.lasting, envelope.root)
-
-
-def check_laws(envelope: Envelope, start: int = 0) -> None:
+def check_laws(envelope: Envelope, start: int) -> None:
     """Check the laws that a build or its ledger could break. Entries before `start` were checked before.
 
     Calls and results were paired before too, unless a fold may have come between them.

@@ -7,15 +7,14 @@ from there on. So it is recorded as a cut, with one of the reasons below.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from lamina.core.arrange import draft_log
 from lamina.core.draft import Draft
 from lamina.core.entries import find_last_turn
-from lamina.core.hashing import digest, list_prefix_tools
 from lamina.core.layout import moves_sent_text
 from lamina.core.library import NEWER_IN_LIBRARY, SAME_IN_LIBRARY
 from lamina.core.options import BuildContext, digest_settings
+from lamina.core.tool_definitions import digest_tools
 from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Digest, Entry, Form, Layer, Segment, SentMark
 
@@ -119,11 +118,6 @@ def _has_only_new_summaries(log: Sequence[Segment], last: SentMark, context: Bui
 
 
 # The last request, as hashes.
-
-
-def digest_tools(tools: Sequence[dict[str, Any]]) -> Digest:
-    """The digest by which a mark knows the tools of a request."""
-    return digest(list_prefix_tools(tools))
 
 
 def prefix_at(

@@ -344,14 +344,15 @@ class _TableLine(NamedTuple):
 
 
 _TABLE_HEAD = _TableLine(layer="where", form="form", tokens="tokens", what="what", why="why")
+_WIDTH = 100  # characters of a line
 _GAPS = 8  # characters between the five columns
 _NARROWEST = 20  # characters that the last two columns have at least
 
 
-def format_manifest(manifest: Manifest, *, width: int = 100) -> str:
+def format_manifest(manifest: Manifest) -> str:
     """The manifest for a terminal: one line for each segment and each digest, and the sums below.
 
-    The first three columns are as wide as they need to be. The other two share what is left of `width`, two
+    The first three columns are as wide as they need to be. The other two share what is left of the line, two
     parts for what it is and three for why.
     """
     lines = [_TABLE_HEAD]
@@ -360,14 +361,14 @@ def format_manifest(manifest: Manifest, *, width: int = 100) -> str:
     form_width = max(len(line.form) for line in lines)
     tokens_width = max(len(line.tokens) for line in lines)
     width_of_first = layer_width + form_width + tokens_width
-    width_of_last = max(width - width_of_first - _GAPS, _NARROWEST)
+    width_of_last = max(_WIDTH - width_of_first - _GAPS, _NARROWEST)
     what_width = width_of_last * 2 // 5
     printed: list[str] = []
     for line in lines:
         first_cells = f"{line.layer:<{layer_width}}  {line.form:<{form_width}}  {line.tokens:>{tokens_width}}"
         text = f"{first_cells}  {_cut_cell(line.what, what_width):<{what_width}}  {line.why}"
         printed.append(text[: width_of_first + _GAPS + width_of_last].rstrip())
-    return "\n".join([*printed, "", _print_sums(manifest, width)])
+    return "\n".join([*printed, "", _print_sums(manifest)])
 
 
 def _print_cells(row: ManifestRow) -> _TableLine:
@@ -388,7 +389,7 @@ def _cut_cell(text: str, width: int) -> str:
     return text[: width - 1] + "…"
 
 
-def _print_sums(manifest: Manifest, width: int) -> str:
+def _print_sums(manifest: Manifest) -> str:
     """The total with its addends, the cut, and the notes, one a line.
 
     Amounts of nothing are left out.
@@ -405,17 +406,17 @@ def _print_sums(manifest: Manifest, width: int) -> str:
     if manifest.room is not None:
         total += f" of {manifest.room:,}"
     sums = [f"{name} {tokens:,}" for name, tokens in addends.items() if tokens]
-    lines = _wrap_sums(f"{total} tokens ({manifest.basis}): ", sums or ["nothing"], width)
+    lines = _wrap_sums(f"{total} tokens ({manifest.basis}): ", sums or ["nothing"])
     if manifest.cut is not None:
         lines.append(describe_cut(manifest.cut))
     return "\n".join([*lines, *filter(None, manifest.notes)])
 
 
-def _wrap_sums(opening: str, addends: Sequence[str], width: int) -> list[str]:
-    """The addends with plus signs between them. A line ends before it would be longer than `width`."""
+def _wrap_sums(opening: str, addends: Sequence[str]) -> list[str]:
+    """The addends with plus signs between them. A line ends before it would be too long."""
     lines = [opening + addends[0]]
     for addend in addends[1:]:
-        if len(lines[-1]) + len(addend) + 3 <= width:
+        if len(lines[-1]) + len(addend) + 3 <= _WIDTH:
             lines[-1] += f" + {addend}"
         else:
             lines.append(f"  + {addend}")

@@ -12,12 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.core.deferred_tools import drop_deferred
-from lamina.core.values import Digest, Part, Ref, RequestHead, Role, Segment
+from lamina.core.values import Digest, Part, Ref, Role, Segment
 from lamina.errors import BadInput
-
-MARKERS = frozenset(("cache_control", "cachePoint"))
-"""Fields by which a definition marks a cache boundary."""
 
 HANDLE_BITS = 80
 """Bits of a handle: a second text with the handle of a first one cannot be computed."""
@@ -97,39 +93,9 @@ def handle(content: Digest) -> str:
     return "k" + "".join(pairs)
 
 
-def make_ref(segment: Segment, content: Digest, before: Digest) -> Ref:
-    """The name of a segment in a ledger: its key, its content, and the content of what was said before it.
-
-    So a name does not change when a client cuts off the front of its history, except that of the first
-    segment which is left. System text does not count as said: it may change without renaming what follows.
-    All three may be equal, as in a tool that is polled: `SegmentNames` tells such segments apart.
-    """
-    if segment.key:
-        return Ref(f"{segment.key}@{content[:20]}~{before[:8]}")
-    return Ref(f"{handle(content)}~{before[:8]}")
-
-
-def chain_root(head: RequestHead, salt: str = "") -> Digest:
-    """Where the chain begins: the tenant and the tool definitions, which every provider puts first."""
-    return digest((salt, list_prefix_tools(head.tools)))
-
-
 def stem_of(ref: Ref) -> str:
     """What a ref says of a segment itself; the rest names what comes before it, which may change."""
     return ref.rpartition("~")[0]
-
-
-def list_prefix_tools(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The tool definitions that a prompt begins with, without cache markers.
-
-    Neither markers nor tools that are loaded later are part of what a provider reads there. So moving a
-    marker, or adding such a tool, is no change of the tools.
-    """
-    return [_without_markers(tool) for tool in drop_deferred(tools)]
-
-
-def _without_markers(tool: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in tool.items() if name not in MARKERS}
 
 
 def extend_chain(before: Digest, sent: Digest, *, opens: bool) -> Digest:
@@ -157,6 +123,11 @@ copied once for so many, and not with each build."""
 class SegmentNames(msgspec.Struct):
     """Gives the segments of a log their refs, one after the other.
 
+    A ref is made of a segment's key, its content, and the content of what was said before it. So it does not
+    change when a client cuts off the front of its history, except that of the first segment which is left.
+    System text does not count as said: it may change without renaming what follows. All three may be equal,
+    as in a tool that is polled: then the refs are numbered.
+
     `occurrences` counts how often each ref without a number has occurred. Those of `settled` are shared with
     other logs and never change: copying names costs only what came since. `before` is the content of the last
     segment that is not system text.
@@ -169,7 +140,11 @@ class SegmentNames(msgspec.Struct):
     def name(self, segment: Segment, sent_in_full: Digest) -> NamedSegment:
         """The next segment with its ref. `sent_in_full` is the digest of its parts as they came."""
         content = content_digest(segment, sent_in_full)
-        first_ref = make_ref(segment, content, self.before)
+        if segment.key:
+            stem = f"{segment.key}@{content[:20]}"
+        else:
+            stem = handle(content)
+        first_ref = Ref(f"{stem}~{self.before[:8]}")
         nth = self.occurrences.get(first_ref) or self.settled.get(first_ref, 0)
         ref = first_ref
         if nth:

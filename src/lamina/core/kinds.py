@@ -214,11 +214,6 @@ def is_section(kinds: Kinds, segment: Segment) -> bool:
     return named_system_text or kind_of(kinds, segment).section
 
 
-def is_instruction(kinds: Kinds, segment: Segment) -> bool:
-    """Whether a segment is a section that says what the model has to do."""
-    return is_section(kinds, segment) and kind_of(kinds, segment).instructs
-
-
 def has_tag(kinds: Kinds, segment: Segment) -> bool:
     """Whether a segment is sent in the tag of its kind, as attachments and sections are.
 

@@ -5,12 +5,13 @@ What a filter names is left out, and so is what a summary covers. A call and its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from lamina.core.entries import is_message, omit_by_ref, pair_calls
+from lamina.core.hashing import handle
 from lamina.core.kinds import Kinds, Retention, kind_of, recoverable
 from lamina.core.values import Entry, Form, Layer, Ref
 
@@ -134,14 +135,14 @@ def _find_filter_reason(entry: Entry, layout: Layout) -> str:
     return "filtered: not included"
 
 
-def omit_covered(entries: list[Entry], kinds: Kinds, *, name: Callable[[Entry], str]) -> list[Entry]:
+def omit_covered(entries: list[Entry], kinds: Kinds) -> list[Entry]:
     """Put each summary in the place of what it covers. What may not be summarised stays as it is.
 
     Of several summaries each works on what the ones before it left.
     """
     covers = [entry for entry in entries if _is_cover(entry)]
     for cover in covers:
-        entries = _apply_cover(entries, cover, kinds, name)
+        entries = _apply_cover(entries, cover, kinds)
     return entries
 
 
@@ -155,15 +156,13 @@ def _is_cover(entry: Entry) -> bool:
     return entry.form is Form.FULL
 
 
-def _apply_cover(
-    entries: list[Entry], cover: Entry, kinds: Kinds, name: Callable[[Entry], str]
-) -> list[Entry]:
+def _apply_cover(entries: list[Entry], cover: Entry, kinds: Kinds) -> list[Entry]:
     """Put one summary in the place of the first entry that it covers, and omit all that it covers.
 
     A call whose result is not covered stays, and so does its result: pairs are covered as a whole.
     """
     cover_at = entries.index(cover)
-    covered = _find_covered(entries[:cover_at], cover, kinds, name)
+    covered = _find_covered(entries[:cover_at], cover, kinds)
     for call_at, result_at in pair_calls(entries):
         # No provider takes a call without its result.
         if call_at not in covered or result_at not in covered:
@@ -171,7 +170,7 @@ def _apply_cover(
     if not covered:
         return entries
     first = min(covered)
-    why = f"covered by {name(cover)}"
+    why = f"covered by {_name_of(cover)}"
     reasons = {entries[at].ref: why for at in covered}
     moved = msgspec.structs.replace(cover, turn=entries[first].turn, step=entries[first].step)
     rest = omit_by_ref(entries, reasons)
@@ -179,17 +178,20 @@ def _apply_cover(
     return [*rest[:first], moved, *rest[first:]]
 
 
-def _find_covered(
-    entries: Sequence[Entry], cover: Entry, kinds: Kinds, name: Callable[[Entry], str]
-) -> set[int]:
+def _find_covered(entries: Sequence[Entry], cover: Entry, kinds: Kinds) -> set[int]:
     """Positions of the entries that a cover names and may stand for."""
     keys = frozenset(cover.segment.covers)
     covered: set[int] = set()
     for at, entry in enumerate(entries):
-        names = (name(entry), entry.segment.key, entry.ref)
+        names = (_name_of(entry), entry.segment.key, entry.ref)
         if not keys.isdisjoint(names) and _may_cover(entry, kinds):
             covered.add(at)
     return covered
+
+
+def _name_of(entry: Entry) -> str:
+    """The name by which a summary covers an entry: its key, or its handle if it has none."""
+    return entry.segment.key or handle(entry.content)
 
 
 def _may_cover(entry: Entry, kinds: Kinds) -> bool:

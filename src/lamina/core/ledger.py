@@ -123,7 +123,8 @@ def apply_ledger(
     folded: dict[Ref, Fold] = {}
     if with_folds and folds:
         # Whether a fold holds depends on what is left out, and not on how the rest is worded.
-        folds = _find_valid_folds(_omit_by_line(entries, lines), folds)
+        reasons = {ref: line.why for ref, line in lines.items() if line.form is Form.OMITTED}
+        folds = _find_valid_folds(omit_by_ref(entries, reasons), folds)
         folded = map_covered(folds)
     followed = _find_lines_of_answers(entries, lines)
     reworded: dict[Ref, LedgerLine] = {}
@@ -174,11 +175,6 @@ def _is_undone(previous: LedgerLine, entry: Entry, *, is_current: bool, is_newes
     if previous.cut and is_current:
         return True
     return previous.why == SAME_TEXT_LATER and is_newest_text
-
-
-def _omit_by_line(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine]) -> list[Entry]:
-    reasons = {ref: line.why for ref, line in lines.items() if line.form is Form.OMITTED}
-    return omit_by_ref(entries, reasons)
 
 
 def _lower_again(
@@ -311,8 +307,6 @@ def _find_valid_folds(entries: Sequence[Entry], folds: tuple[Fold, ...]) -> tupl
     A call and its result are in one fold or in none, and no fold stands between the two. What must be sent
     is in no fold.
     """
-    if not folds:
-        return folds
     structure = _find_structure(entries)
     return tuple(fold for fold in folds if _is_valid_fold(fold, structure))
 

@@ -35,7 +35,8 @@ def lower_entry(entry: Entry, form: Form, why: str, *, wording: Wording, limit: 
     """
     if form is Form.OMITTED:
         return omit(entry, why)
-    if _is_late_result(entry):
+    if entry.role is Role.ASSISTANT and begins_with(entry.segment.parts, ToolResult):
+        # It came after its call was answered, and is quoted in the model's voice.
         return replace_parts(entry, form, _quote_late_result(entry, form, wording, limit), why)
     place = None
     if entry.segment.kind in wording.words:
@@ -68,11 +69,6 @@ def replace_parts(entry: Entry, form: Form, parts: tuple[Part, ...], why: str) -
     return msgspec.structs.replace(
         entry, form=form, parts=parts, sent=parts_digest(entry.role, parts), why=why
     )
-
-
-def _is_late_result(entry: Entry) -> bool:
-    """Whether a result came after its call was answered, and is quoted in the model's voice."""
-    return entry.role is Role.ASSISTANT and begins_with(entry.segment.parts, ToolResult)
 
 
 def _quote_late_result(entry: Entry, form: Form, wording: Wording, limit: int) -> tuple[Part, ...]:

@@ -14,23 +14,23 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.core import cut_target
-from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
+from lamina.core.draft import (
+    Draft,
+    DraftCheckpoint,
+    LogFront,
+    NextFront,
+    may_split_at,
+    replace_entries,
+)
 from lamina.core.entries import count_same, find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import is_same_json
 from lamina.core.kinds import Kinds
-from lamina.core.log_pieces import may_split_at, replace_entries
 from lamina.core.options import BuildContext
 from lamina.core.passages import PassageIndex
 from lamina.core.run_text import NO_USES, Reader
 from lamina.core.tokens import Counter
-from lamina.core.values import (
-    Digest,
-    Entry,
-    Fold,
-    Ref,
-    Segment,
-)
+from lamina.core.values import Digest, Entry, Ref, Segment
 
 
 class BuildMemo:
@@ -52,7 +52,7 @@ class BuildMemo:
         self._grown = _Grown()
         self._counts: dict[Counter, dict[Digest, int]] = {}
         self._reader: Reader | None = None
-        self._passages = PassageIndex()
+        self._passages: PassageIndex | None = None
 
     def counts(self, counter: Counter) -> dict[Digest, int]:
         """Tokens by the digest of what is sent, for one counter."""
@@ -76,7 +76,7 @@ class BuildMemo:
         What is found depends on all that is in the index, so a segment that is gone must not be in it.
         """
         passages = self._passages
-        if not passages.holds_only(refs):
+        if passages is None or not passages.holds_only(refs):
             passages = PassageIndex()
             self._passages = passages
         return passages
@@ -206,18 +206,13 @@ def _front_as_sealed(
         return msgspec.structs.replace(front, stream=envelope.entries)
     end = find_position(envelope.entries, next_front.first_ref)
     sealed = list(envelope.entries[:end])
-    if _covers_any(ledger.folds, envelope.entries[end:]) or _ends_in_digest(sealed):
-        return None
+    if ledger.folds:
+        # A digest stands in the front. No build can begin there if it also stands for what comes after.
+        refs_after = frozenset(entry.ref for entry in envelope.entries[end:])
+        covers_more = any(not refs_after.isdisjoint(fold.covers) for fold in ledger.folds)
+        if covers_more or _ends_in_digest(sealed):
+            return None
     return replace_entries(front, sealed, context)
-
-
-def _covers_any(folds: Sequence[Fold], entries: Sequence[Entry]) -> bool:
-    """Whether some fold covers one of these entries.
-
-    Then the digest, which stands in the front, also stands for what comes after the front.
-    """
-    refs = frozenset(entry.ref for entry in entries)
-    return any(not refs.isdisjoint(fold.covers) for fold in folds)
 
 
 def _ends_in_digest(entries: Sequence[Entry]) -> bool:

@@ -39,15 +39,13 @@ def move_full_forms(draft: Draft, lost: frozenset[Digest], context: BuildContext
         is_replaced = identify_attachment(draft.entries[newest_at]) != identify_attachment(entry)
         if at == newest_at and is_reference(entry, kinds):
             entries[at] = raise_to_full(entry, wording=context.wording)
-        elif is_reference(entry, kinds) or _gives_full_form(entry, is_replaced=is_replaced):
+            continue
+        # A copy in full is lowered only if a newer appearance of the same content is in full now.
+        gives_full_form = entry.form is Form.FULL and not is_replaced and not may_repeat(entry)
+        if is_reference(entry, kinds) or gives_full_form:
             why = f"{ATTACHED_AGAIN}{draft.entries[newest_at].ref}"
             entries[at] = lower_to_stub(entry, why, wording=context.wording, scale=context.scale)
     return _replace_entries(draft, entries, context, cut=len(draft.ledger.cuts) + 1)
-
-
-def _gives_full_form(entry: Entry, *, is_replaced: bool) -> bool:
-    """Whether a copy in full is lowered, since a newer appearance of the same content is in full now."""
-    return entry.form is Form.FULL and not is_replaced and not may_repeat(entry)
 
 
 def _is_shown(entry: Entry, kinds: Kinds) -> bool:

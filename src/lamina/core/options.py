@@ -66,7 +66,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if self.prefer not in get_args(Preference):
             hint = f"it is one of {', '.join(get_args(Preference))}"
             raise BadInput(f"prefer is {self.prefer!r:.100}", place="Options", hint=hint)
-        check_tool_rules(self.tools, "Options")
+        if self.tools != {}:
+            check_tool_rules(self.tools, "Options")
         if self.wording.kinds is not self.kinds:
             wording = msgspec.structs.replace(self.wording, kinds=self.kinds)
             msgspec.structs.force_setattr(self, "wording", wording)

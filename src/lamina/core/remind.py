@@ -21,7 +21,7 @@ import msgspec
 from lamina.core import hashing
 from lamina.core.digests import map_covered
 from lamina.core.draft import Draft
-from lamina.core.entries import begins_with, find_last_sent, find_position, is_users_text
+from lamina.core.entries import begins_with, find_last_sent, find_position, find_prefix, is_users_text
 from lamina.core.epochs import find_first_new
 from lamina.core.options import BuildContext
 from lamina.core.passages import (
@@ -109,7 +109,7 @@ def _is_settled(draft: Draft, prompt_at: int, context: BuildContext) -> bool:
     prompt = draft.entries[prompt_at]
     if any(reminder.before == prompt.ref for reminder in draft.reminders):
         return True
-    has_steps = _has_steps(draft.entries, prompt_at)
+    has_steps = any(entry.role is Role.ASSISTANT for entry in draft.entries[prompt_at:])
     if draft.cut is not None:
         # Thinking of this turn may be bound to all that stands before it.
         return has_steps and context.binds_thinking
@@ -144,11 +144,6 @@ def _find_prompt(entries: Sequence[Entry]) -> int | None:
                 first -= 1
             return first
     return None
-
-
-def _has_steps(entries: Sequence[Entry], prompt_at: int) -> bool:
-    """Whether the model has spoken since the prompt."""
-    return any(entry.role is Role.ASSISTANT for entry in entries[prompt_at:])
 
 
 def _may_have_sources(draft: Draft) -> bool:
@@ -323,7 +318,7 @@ def _insert(draft: Draft, reminder: Reminder, prompt_at: int, context: BuildCont
     entries = draft.entries
     laid = [*make_entries(reminder, at=entries[prompt_at], wording=context.wording), *entries[prompt_at:]]
     front = entries[:prompt_at]
-    prefix = front[-1].prefix if front else context.root
+    prefix = find_prefix(front, context.root)
     weighed = weigh_entries(laid, context.scale, prefix=prefix, last_sent=find_last_sent(front))
     return msgspec.structs.replace(
         draft,

@@ -11,7 +11,7 @@ import msgspec
 from lamina.core.draft import Draft, LogFront
 from lamina.core.entries import omit_by_ref
 from lamina.core.hashing import parts_digest
-from lamina.core.kinds import Kinds, is_instruction, is_section, kind_of
+from lamina.core.kinds import Kinds, is_section, kind_of
 from lamina.core.options import BuildContext
 from lamina.core.recall import identify_segments
 from lamina.core.scale import weigh_entries
@@ -65,7 +65,7 @@ def _are_due(sections: Sequence[Segment], context: BuildContext) -> bool:
         return False
     if context.ledger.mark is None or context.options.layout.library == "hoisted":
         return True
-    instructions = [segment for segment in sections if is_instruction(context.kinds, segment)]
+    instructions = [segment for segment in sections if kind_of(context.kinds, segment).instructs]
     if not context.options.late_system:
         return bool(instructions)
     versions = Counter((segment.kind, segment.key) for segment in instructions)

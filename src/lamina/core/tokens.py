@@ -369,7 +369,7 @@ def count_media_tokens(data: str, media_type: str, *, page: int, count: TokenCou
         return _count_recording_tokens(raw, SOUND)
     if _is_text(plain_type):
         return count(raw.decode("utf-8", "replace"))
-    return max(page, _divide_up(len(raw), UNKNOWN))
+    return max(page, divide_up(len(raw), UNKNOWN))
 
 
 def _is_text(plain_type: str) -> bool:
@@ -377,10 +377,6 @@ def _is_text(plain_type: str) -> bool:
     if plain_type.startswith("text/") or plain_type.endswith(("+json", "+xml")):
         return True
     return plain_type in _TEXT_TYPES
-
-
-def _divide_up(dividend: int, divisor: int) -> int:
-    return -(-dividend // divisor)
 
 
 # Base64.
@@ -422,7 +418,7 @@ def count_pdf_pages(raw: bytes) -> int:
     linearized = _LINEARIZED.search(raw[:2048])
     if linearized and int(linearized[1]):
         return int(linearized[1])
-    return max(_divide_up(len(raw), PAGE_BYTES), 1)
+    return max(divide_up(len(raw), PAGE_BYTES), 1)
 
 
 def _unpack_objects(raw: bytes) -> Iterator[bytes]:
@@ -469,7 +465,7 @@ def _count_recording_tokens(raw: bytes, tokens_per_second: int) -> int:
     seconds = _count_wave_seconds(raw) or _count_movie_seconds(raw)
     if seconds:
         return max(seconds * tokens_per_second, len(raw) // LEAST_OF_RECORDING)
-    return _divide_up(len(raw), RECORDED)
+    return divide_up(len(raw), RECORDED)
 
 
 def _count_wave_seconds(raw: bytes) -> int:
@@ -485,7 +481,7 @@ def _count_wave_seconds(raw: bytes) -> int:
     bytes_per_second = int.from_bytes(raw[format_at + 16 : format_at + 20], "little")
     if not bytes_per_second:
         return 0
-    return _divide_up(len(raw), bytes_per_second)
+    return divide_up(len(raw), bytes_per_second)
 
 
 def _count_movie_seconds(raw: bytes) -> int:
@@ -503,7 +499,7 @@ def _count_movie_seconds(raw: bytes) -> int:
     if not units_per_second:
         return 0
     duration = int.from_bytes(raw[duration_at : duration_at + duration_size], "big")
-    return _divide_up(duration, units_per_second)
+    return divide_up(duration, units_per_second)
 
 
 def calibrate(previous: Calibration | None, *, counted: int, reported: int, counter: str = "") -> Calibration:

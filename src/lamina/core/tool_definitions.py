@@ -1,12 +1,19 @@
-"""The text of tool definitions that a model reads, in any provider's shape."""
+"""Tool definitions in any provider's shape: the text that a model reads, and what of them begins a prompt.
+
+Tools may be loaded later: a request defines them, and the prompt has them only after a search found one. They
+cost nothing until then, and are no part of the prefix: a client may add some at any time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lamina.core.deferred_tools import is_deferred
-from lamina.core.hashing import canonical_json
+from lamina.core.hashing import canonical_json, digest
+from lamina.core.values import Digest, RequestHead
+
+MARKERS = frozenset(("cache_control", "cachePoint"))
+"""Fields by which a definition marks a cache boundary."""
 
 UNREAD_OF_TOOLS: Mapping[str, str] = {
     "type": "one of a few words",
@@ -25,6 +32,53 @@ _SCHEMA_FIELDS = (
     "parameters_json_schema",
     "inputSchema",
 )
+
+
+# What begins a prompt.
+
+
+def chain_root(head: RequestHead, salt: str) -> Digest:
+    """Where the chain begins: the tenant and the tool definitions, which every provider puts first."""
+    return digest((salt, _list_prefix_tools(head.tools)))
+
+
+def digest_tools(tools: Sequence[dict[str, Any]]) -> Digest:
+    """The digest by which a mark knows the tools of a request."""
+    return digest(_list_prefix_tools(tools))
+
+
+def _list_prefix_tools(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tool definitions that a prompt begins with, without cache markers.
+
+    Neither markers nor tools that are loaded later are part of what a provider reads there. So moving a
+    marker, or adding such a tool, is no change of the tools.
+    """
+    return [_without_markers(tool) for tool in drop_deferred(tools)]
+
+
+def _without_markers(tool: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tool.items() if name not in MARKERS}
+
+
+def is_deferred(tool: Any) -> bool:
+    """Whether a tool is not in the prompt until a search has found it."""
+    return isinstance(tool, Mapping) and tool.get("defer_loading") is True
+
+
+def drop_deferred(tools: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tools that are in the prompt from its beginning. Of a namespace, those of its tools."""
+    return [drop_deferred_members(tool) for tool in tools if not is_deferred(tool)]
+
+
+def drop_deferred_members(tool: dict[str, Any]) -> dict[str, Any]:
+    """A namespace without those of its tools that are loaded later; any other tool as it is."""
+    match tool:
+        case {"type": "namespace", "tools": [*members]} if any(map(is_deferred, members)):
+            return {**tool, "tools": [member for member in members if not is_deferred(member)]}
+    return tool
+
+
+# What a model reads of them.
 
 
 def definition_texts(tool: Any) -> Iterator[str]:

@@ -200,7 +200,11 @@ def find_leaving(entries: Sequence[Entry], kinds: Kinds, layout: Layout, *, boun
     turns: dict[int, list[int]] = {}
     turns_with_leaving: set[int] = set()
     for at, entry in enumerate(entries):
-        if entry.turn == last_turn or _has_own_place(entry, kinds):
+        if entry.turn == last_turn:
+            continue
+        # A digest, a summary and a section that a cut may promote stand where they were put. They say nothing
+        # about where a turn begins and ends.
+        if entry.segment.is_own or entry.segment.covers or is_section(kinds, entry.segment):
             continue
         turns.setdefault(entry.turn, []).append(at)
         if ends_turn(entry, kinds):
@@ -209,16 +213,6 @@ def find_leaving(entries: Sequence[Entry], kinds: Kinds, layout: Layout, *, boun
     for turn in turns_with_leaving:
         leaving.update(_find_leaving_in_turn(entries, turns[turn], kinds, bound=bound))
     return frozenset(leaving)
-
-
-def _has_own_place(entry: Entry, kinds: Kinds) -> bool:
-    """Whether an entry stands where it was put: a digest, a summary, a section that a cut may promote.
-
-    Such an entry says nothing about where a turn begins and ends.
-    """
-    if entry.segment.is_own or entry.segment.covers:
-        return True
-    return is_section(kinds, entry.segment)
 
 
 def _find_leaving_in_turn(
@@ -230,7 +224,10 @@ def _find_leaving_in_turn(
     no turn is a reminder, or an attachment that newer content of the next turn replaces.
     """
     rest = list(turn)
-    while rest and _opens_no_turn(entries[rest[-1]], kinds):
+    while rest:
+        last = entries[rest[-1]]
+        if last.segment.role is not Role.SYSTEM and not is_from_user(last, kinds):
+            break
         rest.pop()
     answer_step: int | None = None
     while rest and _is_answer(entries[rest[-1]], answer_step, bound=bound):
@@ -243,11 +240,6 @@ def _find_leaving_in_turn(
     before_leaving = entries[rest[-1]]
     came_with_question = is_from_user(before_leaving, kinds) and is_question(before_leaving, kinds)
     return leaving if came_with_question else ()
-
-
-def _opens_no_turn(entry: Entry, kinds: Kinds) -> bool:
-    """Whether an entry at the end of a turn is a reminder, or was put in by the user's side."""
-    return entry.segment.role is Role.SYSTEM or is_from_user(entry, kinds)
 
 
 def _is_answer(entry: Entry, answer_step: int | None, *, bound: bool) -> bool:
@@ -378,9 +370,12 @@ def _order_run(run: list[Entry], references: frozenset[Ref], layout: Layout, kin
     if layout.context == "before":
         lasting = _put_question_last(lasting, kinds)
     else:
-        lasting = _put_question_first(lasting, kinds)
+        attached, rest = _split_attachments(lasting, kinds)
+        lasting = rest + attached
     lasting = _omit_repeated(lasting, references, kinds)
-    return lasting + _keep_newest(leaving, _name_by_kind_and_key(leaving), replace_equal=True)
+    # Of two entries of one kind without a key, such as two times, the newer replaces the older.
+    names = [f"{entry.segment.kind} {entry.segment.key}" for entry in leaving]
+    return lasting + _keep_newest(leaving, names, replace_equal=True)
 
 
 def _put_question_last(run: list[Entry], kinds: Kinds) -> list[Entry]:
@@ -397,12 +392,6 @@ def _put_question_last(run: list[Entry], kinds: Kinds) -> list[Entry]:
         start -= 1
     attached, sections = _split_attachments(run[end:], kinds)
     return run[:start] + attached + run[start:end] + sections
-
-
-def _put_question_first(run: list[Entry], kinds: Kinds) -> list[Entry]:
-    """Move all attachments behind everything else."""
-    attached, rest = _split_attachments(run, kinds)
-    return rest + attached
 
 
 def _split_attachments(entries: Iterable[Entry], kinds: Kinds) -> tuple[list[Entry], list[Entry]]:
@@ -501,8 +490,3 @@ def _name_by_key(run: Sequence[Entry], kinds: Kinds) -> list[str]:
             name = entry.segment.key
         names.append(name)
     return names
-
-
-def _name_by_kind_and_key(run: Sequence[Entry]) -> list[str]:
-    """Of two entries of one kind without a key, such as two times, the newer replaces the older."""
-    return [f"{entry.segment.kind} {entry.segment.key}" for entry in run]

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block, remove_markers
-from lamina.core.deferred_tools import is_deferred
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import canonical_json
 from lamina.core.tokens import ESTIMATE, Counter, Framing, scale_tokens
+from lamina.core.tool_definitions import is_deferred
 from lamina.core.values import Document, Entry, Image, Layer, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import describe_segment
 from lamina.dialects import DIALECTS, recognise

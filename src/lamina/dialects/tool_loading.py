@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from lamina.core.deferred_tools import is_deferred
+from lamina.core.tool_definitions import is_deferred
 from lamina.dialects.json_values import (
     Json,
     list_or_empty,

@@ -16,10 +16,10 @@ from lamina.caches import CacheRules
 from lamina.caches.lifetimes import AUTO, choose_lifetime
 from lamina.caches.marker_plan import UNSURE, MarkerPlan, plan_markers
 from lamina.caches.stream import Stream, StreamBlock
-from lamina.core.deferred_tools import drop_deferred
 from lamina.core.entries import EntryTally, find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import ESTIMATE, Counter
+from lamina.core.tool_definitions import drop_deferred
 from lamina.core.values import Cut, Entry, Form, Ledger, RequestHead, SentMark
 from lamina.dialects.json_values import find_model
 from lamina.dialects.memos import StreamMemo

@@ -20,9 +20,8 @@ from typing import Any
 import msgspec
 
 from lamina.caches import rates, rules_for
-from lamina.core.deferred_tools import is_deferred
 from lamina.core.tokens import Counter
-from lamina.core.tool_definitions import definition_texts
+from lamina.core.tool_definitions import definition_texts, is_deferred
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty
 from lamina.errors import BadInput, LaminaError
 from lamina.models.counters import counter_for

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from lamina.caches.stream import Sort, Stream, StreamBlock
-from lamina.core.deferred_tools import is_deferred
 from lamina.core.opaque_blocks import is_called_by_program, is_read_by_program
 from lamina.core.text.characters import is_blank
+from lamina.core.tool_definitions import is_deferred
 from lamina.dialects.anthropic.deferred import find_deferred_tools, find_loaded_tools
 from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, MARKER, NAME, THINKING_TYPES, read_model
 from lamina.dialects.cache_blocks import (

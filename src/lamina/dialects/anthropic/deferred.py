@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.core.deferred_tools import is_deferred
+from lamina.core.tool_definitions import is_deferred
 from lamina.dialects.anthropic.model import MARKER, is_since
 from lamina.dialects.anthropic.model import TOOL_SEARCH as MODELS_WITH_SEARCH
 from lamina.dialects.json_values import (

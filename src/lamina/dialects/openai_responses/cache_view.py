@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from lamina.caches.stream import Sort, Stream, StreamBlock
-from lamina.core.deferred_tools import drop_deferred_members, is_deferred
 from lamina.core.opaque_blocks import is_called_by_program
+from lamina.core.tool_definitions import drop_deferred_members, is_deferred
 from lamina.dialects.cache_blocks import (
     CachePiece,
     CacheSettings,
