@@ -18,12 +18,7 @@ from lamina.core.digests import is_digest
 from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
 from lamina.core.text.sentences import split_clauses
 from lamina.core.text.spoken_messages import LaterRule, SpokenMessage, find_replaced_rules
-from lamina.core.text.standing_rules import (
-    find_replaced,
-    find_rules,
-    find_statements,
-    weigh_sentence,
-)
+from lamina.core.text.standing_rules import find_replaced, find_rules, find_statements, weigh_sentence
 from lamina.core.text.user_words import SpokenMessages, mark_replaced_rules, print_talk, quote_messages
 from lamina.segments import assistant, call, result, system, thinking, user
 

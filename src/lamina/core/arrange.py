@@ -58,15 +58,7 @@ from lamina.core.turns import (
     order_turns,
     place_entries,
 )
-from lamina.core.values import (
-    Entry,
-    Form,
-    Ledger,
-    Role,
-    Segment,
-    ToolCall,
-    ToolResult,
-)
+from lamina.core.values import Entry, Form, Ledger, Role, Segment, ToolCall, ToolResult
 from lamina.core.wording import Wording
 
 

@@ -34,13 +34,7 @@ from lamina.core.system_text import promote_later_sections
 from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.tool_definitions import chain_root
 from lamina.core.tool_rules import choose_whole
-from lamina.core.values import (
-    Budget,
-    Ledger,
-    RequestHead,
-    Segment,
-    SentMark,
-)
+from lamina.core.values import Budget, Ledger, RequestHead, Segment, SentMark
 from lamina.core.wishes import NO_WISHES, choose_held, read_wishes
 
 NO_HEAD = RequestHead()

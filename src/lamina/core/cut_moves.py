@@ -24,14 +24,7 @@ from lamina.core.digests import choose_digest_size, is_digest
 from lamina.core.entries import begins_with
 from lamina.core.ledger import SAME_TEXT_LATER
 from lamina.core.lowering import compact_entry, make_line, shorten_entry
-from lamina.core.orders import (
-    CHARACTERS_PER_TOKEN,
-    Batch,
-    Move,
-    Order,
-    OrderView,
-    repeated_system_text,
-)
+from lamina.core.orders import CHARACTERS_PER_TOKEN, Batch, Move, Order, OrderView, repeated_system_text
 from lamina.core.values import Entry, Form, LedgerLine, ToolResult
 
 _ATTEMPTS = 8

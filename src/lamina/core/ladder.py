@@ -21,14 +21,7 @@ from lamina.core.bound_thinking import AFTER_CUT, is_in_last_step, is_thinking
 from lamina.core.entries import VERBATIM_LIMIT, begins_with, find_first_answer, is_long_message, pair_calls
 from lamina.core.kinds import Retention, is_turn_scoped, kind_of, priority, recoverable
 from lamina.core.need import count_cases, scale_ripeness
-from lamina.core.orders import (
-    CHARACTERS_PER_TOKEN,
-    Batch,
-    Move,
-    OrderView,
-    fold_steps,
-    goes_last,
-)
+from lamina.core.orders import CHARACTERS_PER_TOKEN, Batch, Move, OrderView, fold_steps, goes_last
 from lamina.core.text.subjects import SUBJECT_READERS, Subject, SubjectReader, read_subject
 from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult

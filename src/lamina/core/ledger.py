@@ -21,16 +21,7 @@ from lamina.core.lowering import lower_entry, make_omitted_line
 from lamina.core.references import is_reference_line, lacks_later_copy
 from lamina.core.reminders import find_valid_reminders
 from lamina.core.turns import current_turn
-from lamina.core.values import (
-    Entry,
-    Fold,
-    Form,
-    Ledger,
-    LedgerLine,
-    Ref,
-    Role,
-    Thinking,
-)
+from lamina.core.values import Entry, Fold, Form, Ledger, LedgerLine, Ref, Role, Thinking
 from lamina.core.wording import WORDING_VERSION, Wording
 from lamina.errors import BadInput
 

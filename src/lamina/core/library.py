@@ -26,16 +26,7 @@ from lamina.core.layout import Layout
 from lamina.core.scale import Scale
 from lamina.core.text.tags import escape_attribute
 from lamina.core.turns import OWN_TURN_ONLY
-from lamina.core.values import (
-    OWN_ORIGIN,
-    Entry,
-    Form,
-    Layer,
-    Ledger,
-    Role,
-    Segment,
-    Text,
-)
+from lamina.core.values import OWN_ORIGIN, Entry, Form, Layer, Ledger, Role, Segment, Text
 from lamina.core.wording import Wording, WordingPlace, name_of, text_of
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"

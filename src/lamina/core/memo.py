@@ -14,14 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.core import cut_target
-from lamina.core.draft import (
-    Draft,
-    DraftCheckpoint,
-    LogFront,
-    NextFront,
-    may_split_at,
-    replace_entries,
-)
+from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, may_split_at, replace_entries
 from lamina.core.entries import count_same, find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import is_same_json

@@ -23,15 +23,7 @@ from lamina.core.entries import (
 )
 from lamina.core.kinds import Kinds, Retention, is_section, kind_of, recoverable
 from lamina.core.tool_rules import ToolRule
-from lamina.core.values import (
-    Digest,
-    Document,
-    Entry,
-    Form,
-    Image,
-    Layer,
-    Role,
-)
+from lamina.core.values import Digest, Document, Entry, Form, Image, Layer, Role
 from lamina.errors import BadInput, LaminaError, blame_function
 
 CHARACTERS_PER_TOKEN = 3

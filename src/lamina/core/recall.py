@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lamina.core.hashing import (
-    NamedSegment,
-    SegmentNames,
-    handle,
-    parts_digest,
-)
+from lamina.core.hashing import NamedSegment, SegmentNames, handle, parts_digest
 from lamina.core.values import Fold, Ledger, Ref, Segment
 from lamina.errors import NotFound
 

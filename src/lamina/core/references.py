@@ -12,14 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.entries import (
-    IN_FULL,
-    identify_attachment,
-    is_attachment,
-    may_repeat,
-    name_attachment,
-    omit,
-)
+from lamina.core.entries import IN_FULL, identify_attachment, is_attachment, may_repeat, name_attachment, omit
 from lamina.core.kinds import Kinds
 from lamina.core.lowering import lower_entry, make_line, replace_parts
 from lamina.core.scale import Scale

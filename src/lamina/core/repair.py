@@ -26,18 +26,7 @@ from lamina.core.entries import (
 )
 from lamina.core.hashing import SETTLED_AT, SegmentNames, parts_digest
 from lamina.core.text.tags import strip_tags
-from lamina.core.values import (
-    OWN_ORIGIN,
-    Entry,
-    Ledger,
-    Part,
-    Ref,
-    Role,
-    Segment,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from lamina.core.values import OWN_ORIGIN, Entry, Ledger, Part, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.waiting_calls import WaitingCalls
 from lamina.core.wording import Wording
 from lamina.errors import BadInput

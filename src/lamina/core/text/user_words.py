@@ -26,11 +26,7 @@ from lamina.core.text.excerpts import clean_text
 from lamina.core.text.facts import DIGIT, value_sentences
 from lamina.core.text.sentences import Statement
 from lamina.core.text.spoken_messages import LaterRule, SpokenMessage, choose_remarks, find_replaced_rules
-from lamina.core.text.standing_rules import (
-    LONGEST_STATEMENT,
-    find_rules,
-    quote_statement,
-)
+from lamina.core.text.standing_rules import LONGEST_STATEMENT, find_rules, quote_statement
 
 GAP = "…"
 
