@@ -134,14 +134,14 @@ def is_definition(line: str, following: str = "") -> bool:
         modifier_count += 1
     if modifier_count == len(words):
         return False
-    if _opens_definition(words[modifier_count:], line):
+    if _KNOWN_KEYWORDS[words[modifier_count]] and _opens_definition(words[modifier_count:], line):
         return True
-    if _BINDERS.intersection(words[:modifier_count]) and _binds_function(bare):
+    if modifier_count and _BINDERS.intersection(words[:modifier_count]) and _binds_function(bare):
         return True
-    if "(" not in bare:
+    # Most lines end here: they have no bracket, or no brace after it.
+    if "(" not in bare or not (bare.endswith("{") or following.lstrip(WHITE_SPACE).startswith("{")):
         return False
-    brace_follows = following.lstrip(WHITE_SPACE).startswith("{")
-    return _is_function_head(line, bare, has_modifiers=modifier_count > 0, brace_follows=brace_follows)
+    return _is_function_head(line, bare, has_modifiers=modifier_count > 0)
 
 
 def _opens_definition(words: Sequence[str], line: str) -> bool:
@@ -149,7 +149,7 @@ def _opens_definition(words: Sequence[str], line: str) -> bool:
 
     A longer line needs punctuation too, or prose such as "class of 1968 meets" would be a definition.
     """
-    if len(words) == 1 or not _KNOWN_KEYWORDS[words[0]]:
+    if len(words) == 1:
         return False
     if not _begins_name(words[1][0]):
         return False
@@ -187,18 +187,14 @@ def _binds_function(bare: str) -> bool:
     return "=>" in value or "function" in value
 
 
-def _is_function_head(line: str, bare: str, *, has_modifiers: bool, brace_follows: bool) -> bool:
+def _is_function_head(line: str, bare: str, *, has_modifiers: bool) -> bool:
     """Whether a line is the head of a C-like function: type and name before the bracket, a brace after it.
 
     `static int find(char *name) {` is one. `if (ready) {` and `find(name);` are not.
     """
-    head, bracket, rest = bare.partition("(")
+    head, _, rest = bare.partition("(")
     words = split_words(head)
-    if not bracket or not _ends_with_name(head, words):
-        return False
-    if rest.endswith(";"):
-        return False
-    if not rest.endswith("{") and not brace_follows:
+    if rest.endswith(";") or not _ends_with_name(head, words):
         return False
     closes_bracket = rest[:-1].rstrip(WHITE_SPACE).endswith(")")
     is_indented = line != bare
