@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from typing import Any
 
@@ -10,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import BadInput, Budget, BuildMemo, Envelope, Form, Ledger, Options, Role, Segment, build, recall
+from lamina import BadInput, Budget, BuildMemo, Envelope, Form, Options, Role, Segment, build, recall
 from lamina.core import CHARS4, audit, text_of
 from lamina.core.epochs import WHOLE_HISTORY
 from lamina.core.history_window import LastN
 from lamina.core.laws import Case
 from lamina.segments import assistant, call, file, result, system, thinking, user
+from tests.core.under_laws import build_each
 
 WORDS = "words that take some room in a message of a chat "
 
@@ -35,21 +35,15 @@ def chat(turns: int, *, steps: int = 0) -> list[list[Segment]]:
     return envelopes
 
 
-def played(
-    turns: list[list[Segment]], window: LastN | None, *, memo: BuildMemo | None = None, **arguments: Any
-) -> list[Envelope]:
-    """The first request of each turn, each checked by every law, the ledger through JSON."""
-    log, ledger, envelopes = [system("Be brief.")], Ledger(), list[Envelope]()
+def played(turns: list[list[Segment]], window: LastN | None, **arguments: Any) -> list[Envelope]:
+    """The first request of each turn."""
+    logs: list[list[Segment]] = []
+    log = [system("Be brief.")]
     for turn in turns:
         opening = next(i for i, one in enumerate(turn) if one.role is Role.ASSISTANT)
-        log += turn[:opening]
-        options = Options(window=window)
-        envelopes.append(build(log, counter=CHARS4, ledger=ledger, options=options, memo=memo, **arguments))
-        before = envelopes[-2] if len(envelopes) > 1 else None
-        audit(Case(log=tuple(log), envelope=envelopes[-1], before=before, counter=CHARS4, options=options))
-        ledger = Ledger.load(json.loads(json.dumps(envelopes[-1].ledger.dump())))
-        log += turn[opening:]
-    return envelopes
+        logs.append([*log, *turn[:opening]])
+        log += turn
+    return build_each(logs, options=Options(window=window), **arguments)
 
 
 def sent_keys(envelope: Envelope) -> list[str]:

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina import Budget, BuildMemo, Entry, Envelope, Form, Layer, Ledger, Options, Role, Segment, build
-from lamina.core import CHARS4, arrange, audit, remind, text_of
-from lamina.core.laws import BuildInputs, Case
+from lamina.core import CHARS4, arrange, remind, text_of
 from lamina.core.reminders import is_reminder
 from lamina.errors import LawBroken
 from lamina.segments import assistant, call, file, result, system, user
+from tests.core.under_laws import build_each
 
 BUDGET = Budget(window=3_000, reserve=0)
 TURNS = 100
@@ -337,18 +337,8 @@ class History:
 
 def walk(logs: Sequence[list[Segment]]) -> int:
     """Build each log and check every law. Returns how many prompts had a reminder."""
-    memo = BuildMemo()
-    before: Envelope | None = None
-    ledger = Ledger()
-    reminders = 0
-    for log in logs:
-        envelope = fit(log, ledger, memo=memo)
-        inputs = BuildInputs(budget=BUDGET, ledger=ledger, idle=0)
-        audit(Case(envelope=envelope, log=tuple(log), before=before, counter=CHARS4, inputs=inputs))
-        reminders += bool(reminders_of(envelope))
-        before = envelope
-        ledger = Ledger.load(envelope.ledger.dump())
-    return reminders
+    envelopes = build_each(logs, budget=BUDGET, memo=BuildMemo())
+    return sum(bool(reminders_of(envelope)) for envelope in envelopes)
 
 
 @settings(max_examples=max(settings().max_examples // 4, 1))

@@ -14,7 +14,6 @@ from lamina import (
     BuildMemo,
     Envelope,
     Form,
-    Ledger,
     Options,
     Policy,
     Role,
@@ -22,11 +21,11 @@ from lamina import (
     build,
     recall,
 )
-from lamina.core import CHARS4, Raw, audit, text_of
-from lamina.core.laws import BuildInputs, Case
+from lamina.core import CHARS4, Raw, text_of
 from lamina.core.tool_rules import WHOLE_PART, ToolRule, ToolRules, find_rule
 from lamina.fitting.policy import load_policy
 from lamina.segments import assistant, call, result, system, user
+from tests.core.under_laws import build_each
 
 BUDGET = Budget(window=4_000, reserve=0)
 CODEWORD = "zeppelin_4711"
@@ -48,31 +47,14 @@ def grow(
     tools: list[str], rules: ToolRules, *, budget: Budget = BUDGET, lines: int = 40, ask: bool = False
 ) -> tuple[list[Segment], list[Envelope]]:
     """A conversation that uses one tool after the other. Every request keeps all laws."""
-    options = Options(tools=rules)
+    logs: list[list[Segment]] = []
     log: list[Segment] = [system("You are careful."), user("Review all of it.")]
-    envelopes: list[Envelope] = []
-    memo = BuildMemo()
-    ledger = Ledger()
     for number, tool in enumerate(tools):
         log += use_tool(tool, number, lines=lines)
         if ask and number % 3 == 2:
             log += [assistant("Done."), user(f"What did {CODEWORD} say in step {number}?")]
-        envelope = build(log, budget=budget, ledger=ledger, counter=CHARS4, options=options, memo=memo)
-        inputs = BuildInputs(budget=budget, ledger=ledger)
-        before = envelopes[-1] if envelopes else None
-        audit(
-            Case(
-                log=tuple(log),
-                envelope=envelope,
-                before=before,
-                counter=CHARS4,
-                options=options,
-                inputs=inputs,
-            )
-        )
-        envelopes.append(envelope)
-        ledger = Ledger.load(envelope.ledger.dump())
-    return log, envelopes
+        logs.append(list(log))
+    return log, build_each(logs, budget=budget, options=Options(tools=rules), memo=BuildMemo())
 
 
 def forms_of(envelope: Envelope, tool: str) -> list[Form]:

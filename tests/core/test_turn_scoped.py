@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from lamina import Budget, BuildMemo, Envelope, Form, Ledger, Options, RequestHead, Segment, build, diff
 from lamina.caches import rules_for, simulator
-from lamina.core import CHARS4, Layout, Repairs, audit, text_of
-from lamina.core.laws import Case
+from lamina.core import CHARS4, Layout, Repairs, text_of
 from lamina.core.turns import OWN_TURN_ONLY
 from lamina.dialects import DIALECTS
 from lamina.fitting.markers import place_markers
 from lamina.segments import assistant, call, clock, memory, note, result, summary, system, thinking, user
+from tests.core.under_laws import build_each
 
 LONG = "A sentence that makes the history worth a cache. " * 120
 
@@ -46,24 +46,12 @@ def logs_of(turns: Sequence[list[Segment]]) -> list[list[Segment]]:
     return logs
 
 
-def requests(
-    logs: Sequence[list[Segment]], *, memo: BuildMemo | None = None, **arguments: Any
-) -> list[Envelope]:
-    ledger, envelopes = Ledger(), list[Envelope]()
-    for log in logs:
-        envelopes.append(build(log, counter=CHARS4, ledger=ledger, memo=memo, **arguments))
-        before = envelopes[-2] if len(envelopes) > 1 else None
-        audit(Case(log=tuple(log), envelope=envelopes[-1], before=before, counter=CHARS4))
-        ledger = Ledger.load(json.loads(json.dumps(envelopes[-1].ledger.dump())))
-    return envelopes
-
-
 def times(envelope: Envelope) -> list[str]:
     return [text_of(e.segment.parts) for e in envelope.sent if e.segment.kind == "clock"]
 
 
 def test_each_request_of_a_chat_has_one_time_at_its_end_and_continues_the_one_before() -> None:
-    envelopes = requests(logs_of([[system("Be brief.")], *(turn(n) for n in range(13))]))
+    envelopes = build_each(logs_of([[system("Be brief.")], *(turn(n) for n in range(13))]))
     assert [times(envelope) for envelope in envelopes] == [[f"09:{n:02}"] for n in range(13)]
     assert all(envelope.sent[-1].segment.kind == "clock" for envelope in envelopes)
     assert envelopes[-1].ledger.cuts == ()
@@ -77,7 +65,7 @@ def test_each_request_of_a_chat_has_one_time_at_its_end_and_continues_the_one_be
 def test_behind_a_call_the_time_stays_until_a_cut() -> None:
     """The request after the call went on behind it: to leave it out would cost all that came after."""
     turns = [turn(0, steps=2), turn(1), turn(2)]
-    envelopes = requests(logs_of(turns))
+    envelopes = build_each(logs_of(turns))
     assert times(envelopes[-1]) == ["09:00", "09:02"]
     assert envelopes[-1].ledger.cuts == ()
     small = Budget(window=60, reserve=0, trigger=0.5, target=0.5, keep_last=0)
@@ -89,7 +77,7 @@ def test_behind_a_call_the_time_stays_until_a_cut() -> None:
 @pytest.mark.parametrize("binding", ["none", "strict", "drop"])
 def test_the_time_stays_where_thinking_is_bound_to_it(binding: Any) -> None:
     turns = [turn(0, thought=True), turn(1)]
-    envelopes = requests(logs_of(turns), options=Options(binding=binding))
+    envelopes = build_each(logs_of(turns), options=Options(binding=binding))
     assert times(envelopes[-1]) == (["09:01"] if binding == "none" else ["09:00", "09:01"])
     assert envelopes[-1].ledger.cuts == ()
 
@@ -104,7 +92,7 @@ def test_a_summary_that_is_written_later_brings_no_time_back() -> None:
 
 def test_of_two_questions_in_a_row_the_newer_time_stands() -> None:
     first = [clock("09:00"), user("one")]
-    envelopes = requests([first, [*first, clock("09:01"), user("two")]])
+    envelopes = build_each([first, [*first, clock("09:01"), user("two")]])
     assert [text_of(e.segment.parts) for e in envelopes[-1].sent] == ["one", "two", "09:01"]
     assert envelopes[-1].ledger.cuts == ()
 
@@ -159,8 +147,8 @@ SHAPES = st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_s
 def test_a_memo_changes_nothing(shape: list[tuple[int, bool]], binding: Any) -> None:
     logs = logs_of([turn(n, steps=steps, thought=thought) for n, (steps, thought) in enumerate(shape)])
     options = Options(binding=binding)
-    with_memo = requests(logs, memo=BuildMemo(), options=options)
-    without = requests(logs, options=options)
+    with_memo = build_each(logs, memo=BuildMemo(), options=options)
+    without = build_each(logs, options=options)
     assert [envelope.entries for envelope in with_memo] == [envelope.entries for envelope in without]
     assert [envelope.ledger for envelope in with_memo] == [envelope.ledger for envelope in without]
     assert all(not envelope.ledger.cuts for envelope in without)
@@ -190,7 +178,7 @@ def test_the_same_time_in_two_turns_is_no_reference_to_what_has_left() -> None:
         [clock("noon"), user("one")],
         [clock("noon"), user("one"), assistant("1"), clock("noon"), user("two")],
     ]
-    envelopes = requests(logs)
+    envelopes = build_each(logs)
     assert [times(envelope) for envelope in envelopes] == [["noon"], ["noon"]]
     assert envelopes[-1].sent[-1].form is Form.FULL
 
@@ -204,7 +192,7 @@ def test_a_time_whose_later_copy_was_taken_back_leaves_at_once() -> None:
     later = [clock("noon"), user("two"), read_again, result("word " * 60, id="b", name="read")]
     edited = [*first, assistant("1"), user("three")]
     logs = [[*first, read, *found, *later], edited, edited]
-    cut, rewound, repeated = requests(logs, budget=Budget(window=150, reserve=0, keep_last=0))
+    cut, rewound, repeated = build_each(logs, budget=Budget(window=150, reserve=0, keep_last=0))
     assert any(line.why.startswith("attached again later") for line in cut.ledger.lines.values())
     assert (times(rewound), times(repeated)) == ([], [])
     assert repeated.cut is None
@@ -214,7 +202,7 @@ def test_a_time_whose_later_copy_was_taken_back_leaves_at_once() -> None:
 def test_system_text_behind_the_answer_does_not_hold_the_time(later: list[Segment]) -> None:
     """It stood in no request of that turn; and a section that a cut promotes does not bring the time back."""
     logs = logs_of([[system("S")], [*turn(0), *later], turn(1), turn(2)])
-    envelopes = requests(logs)
+    envelopes = build_each(logs)
     assert [times(envelope) for envelope in envelopes] == [["09:00"], ["09:01"], ["09:02"]]
     assert envelopes[-1].ledger.cuts == ()
 
@@ -257,7 +245,7 @@ def test_messages_that_are_merged_are_one_message_with_the_time() -> None:
 def test_what_is_replaced_in_the_next_turn_does_not_bring_the_time_back() -> None:
     """An attachment that newer content replaces opens no turn, so it counts with the turn before it."""
     first = [clock("09:00"), user("one"), assistant("1"), note("a.md", "old text")]
-    envelopes = requests([first, [*first, note("a.md", "new text"), clock("09:01"), user("two")]])
+    envelopes = build_each([first, [*first, note("a.md", "new text"), clock("09:01"), user("two")]])
     assert [times(envelope) for envelope in envelopes] == [[], ["09:01"]]
     clocks = [*first, clock("09:01"), user("two"), clock("09:02"), user("three")]
     assert times(build(clocks, counter=CHARS4)) == ["09:02"]
@@ -266,6 +254,6 @@ def test_what_is_replaced_in_the_next_turn_does_not_bring_the_time_back() -> Non
 def test_what_was_replaced_does_not_come_back_when_the_same_is_attached_again() -> None:
     old, new = "old text " * 20, "new text " * 20
     first = [note("a.md", old), note("a.md", new), user("one")]
-    envelopes = requests([first, [*first, note("a.md", old), user("two")]])
+    envelopes = build_each([first, [*first, note("a.md", old), user("two")]])
     forms = [entry.form for entry in envelopes[-1].entries if entry.segment.kind == "note"]
     assert forms == [Form.OMITTED, Form.OMITTED, Form.FULL]

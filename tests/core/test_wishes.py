@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina import Budget, Envelope, Form, Ledger, Options, Role, Segment, build
-from lamina.core import CHARS4, audit, text_of
+from lamina.core import CHARS4, text_of
 from lamina.core.hashing import handle
-from lamina.core.laws import BuildInputs, Case
 from lamina.core.wishes import NOTE_LIMIT, PINNED_PART, choose_held, read_wishes
 from lamina.fitting.context_tool import answer_context
 from lamina.segments import assistant, call, result, system, user
+from tests.core.under_laws import build_next
 
 TOOL = "context"
 OPTIONS = Options(context_tool=TOOL)
@@ -71,18 +71,7 @@ class Talk:
         return text_of(answer.parts)
 
     def _fit(self) -> None:
-        before = self.envelope
-        self.envelope = fit(self.log, before.ledger, budget=self.budget)
-        audit(
-            Case(
-                log=tuple(self.log),
-                envelope=self.envelope,
-                before=before,
-                counter=CHARS4,
-                options=OPTIONS,
-                inputs=BuildInputs(budget=self.budget, ledger=before.ledger),
-            )
-        )
+        self.envelope = build_next(self.log, self.envelope, budget=self.budget, options=OPTIONS)
 
     def form_of(self, number: int) -> Form:
         """The form in which the result of a step is sent now."""

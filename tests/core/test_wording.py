@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import unicodedata
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -264,38 +262,6 @@ def test_a_lowered_call_keeps_the_names_of_its_arguments(arguments: dict[str, st
     kept = read(part.arguments)
     assert list(kept) == list(arguments)
     assert all(kept[name] == value for name, value in arguments.items() if len(value) <= ARGUMENT_LIMIT)
-
-
-# time
-
-
-def work(function: Callable[[str], object], text: str) -> float:
-    times = []
-    for _ in range(2):
-        start = time.process_time()
-        function(text)
-        times.append(time.process_time() - start)
-    return max(min(times), 0.002)
-
-
-RUNS: list[tuple[Callable[[str], str], str, str]] = [
-    (guard, "", unit) for unit in ("<", "<\\", "</ ", "</file_context>", "<t")
-]
-RUNS += [(guard, "<", "\\"), (guard, "</", " "), (guard, "<", "a")]
-RUNS += [
-    (unguard, "", "<\\"),
-    (unguard, "", "<\\/file_context>"),
-    (unguard, "<", "\\"),
-    (escape_attribute, "", '"'),
-]
-
-
-@pytest.mark.parametrize(("function", "first", "unit"), RUNS)
-def test_the_work_grows_no_faster_than_the_text(
-    function: Callable[[str], str], first: str, unit: str
-) -> None:
-    small, large = (first + unit * (size // len(unit)) for size in (62_500, 1_000_000))
-    assert work(function, large) < 80 * work(function, small)  # 16 times the text: quadratic would be 256
 
 
 def test_own_words_may_be_a_text_or_decline() -> None:

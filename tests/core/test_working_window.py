@@ -14,18 +14,15 @@ from lamina import (
     Budget,
     BuildMemo,
     Envelope,
-    Ledger,
     Policy,
     RequestHead,
     Segment,
-    build,
     fit_request,
 )
-from lamina.core import CHARS4, audit
 from lamina.core.cut_target import PRICING, Rates, choose_working, derive_limits, find_trigger
-from lamina.core.laws import BuildInputs, Case
 from lamina.fitting.server_reports import extend_budget
 from lamina.segments import assistant, call, result, system, user
+from tests.core.under_laws import build_each
 
 LIMITED = Budget(window=40_000, reserve=0)
 WORKING = msgspec.structs.replace(LIMITED, working=4_000)
@@ -43,21 +40,12 @@ def step(number: int, lines: int) -> list[Segment]:
 
 def grow(sizes: list[int], budget: Budget, *, with_memo: bool = True) -> list[Envelope]:
     """A conversation step by step. Every request keeps all laws."""
+    logs: list[list[Segment]] = []
     log: list[Segment] = [system(HEAD), user("Review all of it.")]
-    memo = BuildMemo()
-    ledger = Ledger()
-    envelopes: list[Envelope] = []
     for number, lines in enumerate(sizes):
         log += step(number, lines)
-        if not with_memo:
-            memo = BuildMemo()
-        envelope = build(log, budget=budget, ledger=ledger, counter=CHARS4, memo=memo)
-        before = envelopes[-1] if envelopes else None
-        inputs = BuildInputs(budget=budget, ledger=ledger)
-        audit(Case(log=tuple(log), envelope=envelope, before=before, counter=CHARS4, inputs=inputs))
-        envelopes.append(envelope)
-        ledger = Ledger.load(envelope.ledger.dump())
-    return envelopes
+        logs.append(list(log))
+    return build_each(logs, budget=budget, memo=BuildMemo() if with_memo else None)
 
 
 def test_a_cut_comes_before_the_window_is_full_and_says_why() -> None:

@@ -9,119 +9,46 @@ import pytest
 
 from lamina import Budget, BudgetExceeded, Policy, explain, fit_request
 from lamina.core.tokens import STRICT
+from tests.models.test_all_counted import REQUESTS, Path, at, grown
 
 LONG = "a description of one field " * 20_000
-SCHEMA = {"type": "object", "properties": {"a": {"type": "string", "description": LONG}}}
 PDF = b64encode(b"%PDF-1.7\n" + b"<< /Type /Page >>\n" * 90).decode()
-FILM = b64encode(bytes(30_000_000)).decode()
 BUDGET = Budget(window=50_000, reserve=1_000)
+OF_PATH = ("properties", "path", "description")
+FILM = 40_000_000
+"""Characters of a film of 30 MB."""
 
 
 def asked(*content: Any) -> list[dict[str, Any]]:
     return [{"role": "user", "content": list(content) or "Hello"}]
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "response_format": (
-        {
-            "model": "gpt-5",
-            "messages": asked(),
-            "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}},
-        },
-        "answer format",
-    ),
-    "output_config.format": (
-        {
-            "model": "claude-opus-5",
-            "max_tokens": 10,
-            "messages": asked(),
-            "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
-        },
-        "answer format",
-    ),
-    "text.format": (
-        {
-            "model": "gpt-5",
-            "input": "Hello",
-            "text": {"format": {"type": "json_schema", "name": "a", "schema": SCHEMA}},
-        },
-        "answer format",
-    ),
-    "response_schema": (
-        {"model": "gemini-3-pro", "contents": "Hello", "config": {"response_schema": SCHEMA}},
-        "answer format",
-    ),
-    "responseJsonSchema": (
-        {
-            "model": "gemini-3-pro",
-            "contents": [{"role": "user", "parts": [{"text": "Hello"}]}],
-            "generationConfig": {"responseJsonSchema": SCHEMA},
-        },
-        "answer format",
-    ),
-    "format": (
-        {"model": "llama3.1", "messages": asked(), "format": SCHEMA, "options": {"num_ctx": 50_000}},
-        "answer format",
-    ),
-    "prompt variables": (
-        {"model": "gpt-5", "input": "Hello", "prompt": {"id": "p", "variables": {"a": LONG}}},
-        "parameters",
-    ),
-    "a speaker's name": (
-        {"model": "gpt-5", "messages": [{"role": "user", "name": "n" * 400_000, "content": "Hello"}]},
-        "k",
-    ),
-    "redacted thinking": (
-        {
-            "model": "claude-opus-5",
-            "max_tokens": 10,
-            "messages": [
-                *asked(),
-                {
-                    "role": "assistant",
-                    "content": [
-                        {"type": "redacted_thinking", "data": "s" * 900_000},
-                        {"type": "tool_use", "id": "t", "name": "read", "input": {}},
-                    ],
-                },
-                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]},
-            ],
-        },
-        "k",
-    ),
-    "a PDF": (
-        {
-            "model": "claude-opus-5",
-            "max_tokens": 10,
-            "messages": asked(
-                {
-                    "type": "document",
-                    "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
-                }
-            ),
-        },
-        "k",
-    ),
-    "a film": (
-        {
-            "model": "gemini-3-pro",
-            "contents": [
-                {"role": "user", "parts": [{"inlineData": {"mimeType": "video/webm", "data": FILM}}]}
-            ],
-        },
-        "k",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_does_not_fit_is_refused_and_named(name: str) -> None:
-    request, segment = REFUSED[name]
+@pytest.mark.parametrize(
+    ("dialect", "path", "characters", "named"),
+    [
+        ("openai_chat", ("response_format", "json_schema", "description"), 600_000, "answer format"),
+        ("anthropic", ("output_config", "format", "schema", *OF_PATH), 600_000, "answer format"),
+        ("openai_responses", ("text", "format", "schema", *OF_PATH), 600_000, "answer format"),
+        ("gemini", ("generationConfig", "responseSchema", *OF_PATH), 600_000, "answer format"),
+        ("gemini", ("generationConfig", "responseJsonSchema", *OF_PATH), 600_000, "answer format"),
+        ("ollama", ("format", *OF_PATH), 600_000, "answer format"),
+        ("openai_responses", ("prompt", "variables", "topic"), 600_000, "parameters"),
+        ("openai_chat", ("messages", 0, "name"), 600_000, "k"),
+        ("anthropic", ("messages", 1, "content", 1, "data"), 900_000, "k"),
+        ("anthropic", ("messages", 0, "content", 4, "source", "data"), 60_000, "k"),
+        ("gemini", ("contents", 0, "parts", 3, "inlineData", "data"), FILM, "k"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_named(
+    dialect: str, path: Path, characters: int, named: str
+) -> None:
+    """A string of a request with everything that an API knows is made too long."""
+    request = grown(REQUESTS[dialect], path, times=characters // len(at(REQUESTS[dialect], path)))
     with pytest.raises(BudgetExceeded) as refused:
         fit_request(request, budget=BUDGET)
     assert refused.value.floor > refused.value.room
     largest, tokens = refused.value.segments[0]
-    assert largest.startswith(segment)
+    assert largest.startswith(named)
     assert tokens > refused.value.room // 2
 
 

@@ -30,7 +30,7 @@ from lamina.core.text.excerpts import (
 from lamina.core.text.json_text import is_deeper
 from lamina.core.text.outline import outline_with_names
 from lamina.core.text.subjects import read_subject
-from lamina.core.text.tags import make_inert, strip_tags
+from lamina.core.text.tags import escape_attribute, make_inert, strip_tags
 from lamina.core.wording import guard, unguard
 from lamina.dialects.ollama.fields import is_base64
 from lamina.dialects.text.layout import TextTurn, join_turns, split_turns
@@ -63,6 +63,7 @@ def lay_out(text: str) -> None:
 READERS: dict[str, Callable[[str], object]] = {
     "guard": guard,
     "unguard": unguard,
+    "attribute": escape_attribute,
     "strip_tags": lambda text: strip_tags(text, TAGS[:2]),
     "inert": lambda text: make_inert(text, len(text)),
     "blocks": lambda text: find_blocks(text, TAGS),
@@ -87,6 +88,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "table": lambda text: outline_with_names(text, limit=2_000, name="a.csv"),
     "JSON": lambda text: outline_with_names(text, limit=2_000, name="a.json"),
     "log": lambda text: outline_with_names(text, limit=2_000, name="a.log"),
+    "no name": lambda text: outline_with_names(text, limit=2_000),
 }
 
 # A beginning, what is repeated, and an end on which a match that was under way fails.
