@@ -5,16 +5,13 @@ from __future__ import annotations
 import pytest
 
 from lamina import Budget, Envelope, Form, Ledger, Options, Segment, build
-from lamina.core import CHARS4, Counter, text_of
+from lamina.core import CHARS4, text_of
 from lamina.core.text.clipping import clip, clip_lines, shorten, truncate
 from lamina.core.text.outline import looks_tabular, outline_csv
 from lamina.core.text.spoken_messages import SpokenMessage
 from lamina.core.text.user_words import AROUND_MESSAGE, SpokenMessages, quote_messages
-from lamina.core.tokens import Framing
 from lamina.segments import assistant, call, file, result, system, user
-
-LETTERS = Counter(name="letters", count=len, framing=Framing(name="none", message=0, tool=0))
-"""One token a character, so that a text can be made one token longer."""
+from tests.core.conversations import LETTERS
 
 TOOL = "context"
 

@@ -24,6 +24,7 @@ from lamina.core.laws import BuildInputs, Case
 from lamina.core.ledger import SAME_TEXT_LATER, STEP_IS_FOLDED
 from lamina.core.values import LEDGER_VERSION, Digest, Fold, LedgerLine, Ref
 from lamina.segments import assistant, call, result, system, thinking, user
+from tests.core.conversations import sent_text
 
 SMALL = Budget(window=1_500, reserve=0, keep_last=1)
 MIDDLE = Budget(window=6_000, reserve=0, keep_last=1)
@@ -69,10 +70,6 @@ def after(log: list[Segment], before: Envelope, budget: Budget = SMALL) -> Envel
     return envelope
 
 
-def sent(envelope: Envelope) -> str:
-    return "\n".join(text_of(entry.parts) for entry in envelope.sent)
-
-
 def covered(envelope: Envelope) -> set[Ref]:
     return {ref for fold in envelope.ledger.folds for ref in fold.covers}
 
@@ -112,7 +109,7 @@ def test_what_is_gone_from_the_log_is_in_no_request_and_in_no_ledger(how: str) -
     secret = "my code is hunter2"  # noqa: S105 - it is a message
     log = replaced(turns(24, size=240), 3, user(secret))
     before = grown(log, MIDDLE)
-    assert secret in sent(before)
+    assert secret in sent_text(before)
     logs = {
         "deleted": log[:3] + log[5:],
         "edited": replaced(log, 3, user("[removed]")),
@@ -120,7 +117,7 @@ def test_what_is_gone_from_the_log_is_in_no_request_and_in_no_ledger(how: str) -
         "rewound": log[:2],
     }
     gone = after(logs[how], before, MIDDLE)
-    assert secret not in sent(gone)
+    assert secret not in sent_text(gone)
     assert secret not in str(gone.ledger.dump())
 
 
@@ -129,7 +126,7 @@ def test_a_message_that_was_put_between_undoes_the_fold() -> None:
     before = grown(log, MIDDLE)
     new = user("By the way, skip the tests.")
     edited = after([*log[:4], new, *log[4:]], before, MIDDLE)
-    assert "skip the tests" in sent(edited)
+    assert "skip the tests" in sent_text(edited)
 
 
 def test_lines_hold_no_text_and_stay_for_a_branch_that_comes_back() -> None:
@@ -416,7 +413,7 @@ def test_words_beside_results_are_the_newest_thing_the_user_said_and_stay() -> N
         log += steps(number + 1)[-3:]
     envelope = grown(log)
     assert envelope.ledger.folds
-    assert "Mind the tests!" in sent(envelope)
+    assert "Mind the tests!" in sent_text(envelope)
     [words] = [entry for entry in envelope.entries if text_of(entry.segment.parts) == "Mind the tests!"]
     assert words.form is Form.FULL
 

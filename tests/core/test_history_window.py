@@ -15,7 +15,7 @@ from lamina.core.epochs import WHOLE_HISTORY
 from lamina.core.history_window import LastN
 from lamina.core.laws import Case
 from lamina.segments import assistant, call, file, result, system, thinking, user
-from tests.core.under_laws import build_each
+from tests.core.conversations import build_each
 
 WORDS = "words that take some room in a message of a chat "
 

@@ -6,25 +6,14 @@ import msgspec
 import pytest
 
 from lamina import Budget, Envelope, Form, Layer, Ledger, Options, Segment, build
-from lamina.core import CHARS4, Counter, Filter, Layout, text_of
+from lamina.core import CHARS4, Filter, Layout, text_of
 from lamina.core.build import plan_cut
 from lamina.core.cut_target import PRICING, Growth, Rates, choose_target
 from lamina.core.ledger import rewind
 from lamina.core.recall import list_refs
-from lamina.core.tokens import Framing
 from lamina.core.values import Fold
 from lamina.segments import assistant, call, project, result, thinking, user
-
-LETTERS = Counter(name="letters", count=len, framing=Framing(name="none", message=0, tool=0))
-"""One token a character, so that a text can be made one token longer."""
-
-
-def read(path: str, text: str, number: int) -> list[Segment]:
-    return [
-        call("read_file", {"path": path}, id=f"c{number}", joins=False),
-        result(text, id=f"c{number}", name="read_file", key=f"r{number}"),
-    ]
-
+from tests.core.conversations import LETTERS, read_file
 
 # core/ladder.py: only a result that stands in full supersedes an earlier one
 
@@ -34,10 +23,10 @@ def test_a_result_is_superseded_only_by_one_that_stands_in_full(again: int, *, s
     """The second reading enters shortened if it is too large. Then the first one is not redundant."""
     budget = Budget(window=3_000, reserve=0, trigger=0.35, target=0.3, keep_last=1)
     log = [user("Read.")]
-    log += read("a.py", "first " * 50, 0)
-    log += read("a.py", "again " * (again // 6), 1)
-    log += read("b.py", "other " * 400, 2)
-    log += [*read("c.py", "more " * 300, 3), *read("d.py", "last " * 40, 4)]
+    log += read_file("a.py", "first " * 50, 0)
+    log += read_file("a.py", "again " * (again // 6), 1)
+    log += read_file("b.py", "other " * 400, 2)
+    log += [*read_file("c.py", "more " * 300, 3), *read_file("d.py", "last " * 40, 4)]
     ledger, envelopes = Ledger(), list[Envelope]()
     for end in (5, 7, 9, 11):
         envelopes.append(build(log[:end], budget=budget, counter=CHARS4, ledger=ledger))
@@ -59,7 +48,7 @@ def with_result(size: int) -> Envelope:
     """
     pinned_call = call("read", {"path": "a"}, id="c", joins=False, pinned=True)
     log = [user("Go."), pinned_call, result("x" * size, id="c", name="read", key="r"), assistant("Done.")]
-    log += [user("Next."), *read("b", "y" * 3_000, 1), assistant("Done too."), user("And now?")]
+    log += [user("Next."), *read_file("b", "y" * 3_000, 1), assistant("Done too."), user("And now?")]
     budget = Budget(window=3_000, reserve=0, trigger=0.5, target=0.01, keep_last=0)
     return build(log, budget=budget, counter=LETTERS)
 
@@ -69,7 +58,7 @@ def test_a_pinned_result_is_never_superseded(*, pinned: bool) -> None:
     """The same file is read again later. Without the pin its first result would be the first to go."""
     log = [user("Read.")]
     for number, (path, size) in enumerate([("a.py", 60), ("b.py", 1_200), ("a.py", 60), ("c.py", 600)]):
-        log += read(path, "word " * size, number)
+        log += read_file(path, "word " * size, number)
     log[2] = msgspec.structs.replace(log[2], pinned=pinned)
     log += [assistant("Done."), user("And?")]
     budget = Budget(window=2_300, reserve=0, keep_last=1, target=0.5)
@@ -82,7 +71,7 @@ def test_a_superseded_result_in_a_spared_step_stays_while_older_ones_can_go() ->
     """The last steps are spared, and the large results before them free enough."""
     log = [user("Read.")]
     for number, (path, size) in enumerate([("b.py", 1_200), ("c.py", 1_200), ("a.py", 100), ("a.py", 100)]):
-        log += read(path, "word " * size, number)
+        log += read_file(path, "word " * size, number)
     envelope = build(log, budget=Budget(window=2_800, reserve=0, keep_last=3), counter=CHARS4)
     assert envelope.cut is not None
     assert [envelope.entry(key).form for key in ("r2", "r3")] == [Form.FULL, Form.FULL]
@@ -215,7 +204,9 @@ def digest_length(window: int) -> int:
     """Characters of the digest of so many different calls that it is filled, whatever its bound."""
     log = [user("Go.")]
     for number in range(window // 60):
-        log += read(f"src/module_{number}/file_{number}.py", f"def function_{number}(): ...\n" * 6, number)
+        log += read_file(
+            f"src/module_{number}/file_{number}.py", f"def function_{number}(): ...\n" * 6, number
+        )
     log += [assistant("Done."), user("Next.")]
     budget = Budget(window=window, reserve=0, trigger=0.5, target=0.05, keep_last=1)
     plan = plan_cut(log, budget=budget, counter=CHARS4)
@@ -235,7 +226,7 @@ def test_words_that_a_digest_keeps_come_on_top() -> None:
     words = "Keep the retries at exactly three, whatever the specification says about them. " * 8
     log = [user(words)]
     for number in range(8):
-        log += read(f"{number}.py", "def f(): ...\n" * 200, number)
+        log += read_file(f"{number}.py", "def f(): ...\n" * 200, number)
     log += [assistant("Done."), user("Next.")]
     budget = Budget(window=6_000, reserve=0, trigger=0.1, target=0.02, keep_last=0)
     (digest,) = plan_cut(log, budget=budget, counter=CHARS4).digests
@@ -269,7 +260,7 @@ def test_a_cut_over_the_room_frees_its_least_by_what_it_would_rather_leave() -> 
     """Results and replies free too little here, so old messages of the user are folded as well."""
     log = [user("x " * 100), user("word " * 200), assistant("word " * 84)]
     log += [user(f"{number} " + "word " * size) for number, size in enumerate((188, 187, 371, 339))]
-    log += read("6.py", "line " * 400, 6)
+    log += read_file("6.py", "line " * 400, 6)
     budget = Budget(window=1_858, reserve=0, trigger=0.8, keep_last=0)
     cut = build(log, budget=budget, counter=CHARS4).cut
     assert cut is not None

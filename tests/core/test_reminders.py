@@ -17,7 +17,7 @@ from lamina.core import CHARS4, arrange, remind, text_of
 from lamina.core.reminders import is_reminder
 from lamina.errors import LawBroken
 from lamina.segments import assistant, call, file, result, system, user
-from tests.core.under_laws import build_each
+from tests.core.conversations import build_each
 
 BUDGET = Budget(window=3_000, reserve=0)
 TURNS = 100

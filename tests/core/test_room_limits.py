@@ -8,30 +8,25 @@ from typing import Any
 import pytest
 
 from lamina import Budget, Envelope, Form, Options, RequestHead, Segment, build
-from lamina.core import Cap, Counter, Layout
+from lamina.core import Cap, Layout
 from lamina.core.cut_target import PRICING, Growth, Rates, choose_target
-from lamina.core.tokens import Framing
 from lamina.core.values import Preference
-from lamina.segments import assistant, call, excerpt, file, note, result, system, thinking, user
-
-LETTERS = Counter(name="letters", count=len, framing=Framing(name="none", message=0, tool=0))
-"""One token a character, so that a request can be made one token longer."""
+from lamina.segments import assistant, excerpt, file, note, system, thinking, user
+from tests.core.conversations import LETTERS, read_file
 
 AN_HOUR = 3_600
-
-
-def read(path: str, text: str, number: int, *, pinned: bool = False) -> list[Segment]:
-    return [
-        call("read_file", {"path": path}, id=f"c{number}", joins=False, pinned=pinned),
-        result(text, id=f"c{number}", name="read_file", key=f"r{number}", pinned=pinned),
-    ]
 
 
 # The answer.
 
 
 def build_with(parameters: dict[str, Any]) -> Envelope:
-    log = [user("Read."), *read("a.py", "a" * 4_000, 0), *read("b.py", "b" * 3_000, 1), user("And now?")]
+    log = [
+        user("Read."),
+        *read_file("a.py", "a" * 4_000, 0),
+        *read_file("b.py", "b" * 3_000, 1),
+        user("And now?"),
+    ]
     return build(log, head=RequestHead(parameters=parameters), budget=Budget(window=10_000), counter=LETTERS)
 
 
@@ -54,8 +49,8 @@ def grow_to(tokens: int, *, idle: float, is_pinned: bool = False) -> Envelope:
     """A conversation of exactly so many tokens, in a room of 10,000 with a target of 5,000."""
 
     def write(filling: int) -> list[Segment]:
-        log = [user("Read."), *read("a.py", "a" * filling, 0, pinned=is_pinned), assistant("Done.")]
-        log += [*read("b.py", "b" * 1_000, 1), assistant("Done too."), user("And now?")]
+        log = [user("Read."), *read_file("a.py", "a" * filling, 0, pinned=is_pinned), assistant("Done.")]
+        log += [*read_file("b.py", "b" * 1_000, 1), assistant("Done too."), user("And now?")]
         return log
 
     missing = tokens - build(write(0), counter=LETTERS).tokens
@@ -87,7 +82,7 @@ def test_a_cut_that_finds_too_little_to_free_waits(tokens: int) -> None:
 @pytest.mark.parametrize("system_tokens", [5_000, 6_000, 7_500])
 def test_a_new_result_has_an_eighth_of_the_room_whatever_must_be_sent(system_tokens: int) -> None:
     """A quarter of the room is kept for the history, so beside 6,000 tokens only 1,500 are left."""
-    log = [system("s" * system_tokens), user("Read."), *read("a.py", "word and word " * 500, 0)]
+    log = [system("s" * system_tokens), user("Read."), *read_file("a.py", "word and word " * 500, 0)]
     log = [*log[:1], user("Hello."), assistant("Hello."), *log[1:]]
     envelope = build(log, budget=Budget(window=10_000, reserve=0), counter=LETTERS)
     share = max(7_500 - system_tokens - len("Hello.Read."), 1_250)
@@ -129,7 +124,7 @@ def test_over_the_cap_what_was_added_first_is_lowered_first_among_equals() -> No
 def test_the_last_step_is_sent_in_full_also_if_the_model_thinks_after_it(*, is_thinking: bool) -> None:
     log = [user("Read them all.")]
     for number in range(6):
-        log += read(f"{number}.py", f"{number} " * 500, number)
+        log += read_file(f"{number}.py", f"{number} " * 500, number)
     if is_thinking:
         log.append(thinking("What does that mean?", joins=False))
     envelope = build(log, budget=Budget(window=1_700, reserve=0, keep_last=0), counter=LETTERS)

@@ -21,6 +21,7 @@ from lamina.core.text.spoken_messages import LaterRule, SpokenMessage, find_repl
 from lamina.core.text.standing_rules import find_replaced, find_rules, find_statements, weigh_sentence
 from lamina.core.text.user_words import SpokenMessages, mark_replaced_rules, print_talk, quote_messages
 from lamina.segments import assistant, call, result, system, thinking, user
+from tests.core.conversations import sent_text
 
 _RULE_LINE = re.compile(r"  [0-9]+, rule")
 
@@ -51,10 +52,6 @@ def follow(talk: RuleTalk, *, window: int) -> Envelope:
             envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
             ledger = envelope.ledger
     return envelope
-
-
-def sent_text(envelope: Envelope) -> str:
-    return "\n".join(text_of(entry.parts) for entry in envelope.sent)
 
 
 @pytest.mark.parametrize("talk", list(rule_talks(10, turns=40)), ids=lambda talk: talk.name)

@@ -25,7 +25,7 @@ from lamina.core import CHARS4, Raw, text_of
 from lamina.core.tool_rules import WHOLE_PART, ToolRule, ToolRules, find_rule
 from lamina.fitting.policy import load_policy
 from lamina.segments import assistant, call, result, system, user
-from tests.core.under_laws import build_each
+from tests.core.conversations import build_each
 
 BUDGET = Budget(window=4_000, reserve=0)
 CODEWORD = "zeppelin_4711"

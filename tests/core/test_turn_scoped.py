@@ -18,7 +18,7 @@ from lamina.core.turns import OWN_TURN_ONLY
 from lamina.dialects import DIALECTS
 from lamina.fitting.markers import place_markers
 from lamina.segments import assistant, call, clock, memory, note, result, summary, system, thinking, user
-from tests.core.under_laws import build_each
+from tests.core.conversations import build_each
 
 LONG = "A sentence that makes the history worth a cache. " * 120
 

@@ -8,21 +8,20 @@ from typing import Any
 
 from lamina import Policy, fit_request
 from lamina.core.used_results import LONGEST, MOST_RESULTS, _find_shared, _ShortResult
+from tests.dialects.wires import WIRES, Call, Result
 
 LIST = "Buy for the party: lanterns, cardamom, paper cups, a corkscrew and birch logs. Pay in cash."
 SHOPS = "A shop on the corner sells stamps and envelopes, and is shut on Mondays at noon."
 
 
-def ask(shown: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+def ask(shown: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """A conversation of calls, each with what it returned."""
-    messages: list[dict[str, Any]] = [{"role": "user", "content": "Prepare the party."}]
+    wire = WIRES["openai_chat"]
+    messages = [wire.ask("Prepare the party.")]
     for number, (asked, answer) in enumerate(shown):
-        call_id = f"call_{number}"
-        function = {"name": "act", "arguments": json.dumps({"action": asked})}
-        calls = [{"id": call_id, "type": "function", "function": function}]
-        messages.append({"role": "assistant", "content": None, "tool_calls": calls})
-        messages.append({"role": "tool", "tool_call_id": call_id, "content": answer})
-    return messages
+        messages += wire.call([Call(f"call_{number}", "act", {"action": asked})])
+        messages += wire.answer([Result(f"call_{number}", "", answer)])
+    return wire.request(messages)
 
 
 def play(*, used: bool, answer: str = LIST) -> list[tuple[str, str]]:
@@ -36,8 +35,7 @@ def play(*, used: bool, answer: str = LIST) -> list[tuple[str, str]]:
 
 
 def send(steps: Sequence[tuple[str, str]], policy: Policy | None = None) -> str:
-    request = {"model": "gpt-5", "messages": ask(steps)}
-    fitted = fit_request(request, policy=policy, budget=1_400)
+    fitted = fit_request(ask(steps), policy=policy, budget=1_400)
     assert fitted.ledger.cuts
     return json.dumps(fitted.request)
 

@@ -20,7 +20,7 @@ from lamina.core.hashing import handle
 from lamina.core.wishes import NOTE_LIMIT, PINNED_PART, choose_held, read_wishes
 from lamina.fitting.context_tool import answer_context
 from lamina.segments import assistant, call, result, system, user
-from tests.core.under_laws import build_next
+from tests.core.conversations import build_next
 
 TOOL = "context"
 OPTIONS = Options(context_tool=TOOL)

@@ -22,7 +22,8 @@ from lamina import (
 from lamina.core.cut_target import PRICING, Rates, choose_working, derive_limits, find_trigger
 from lamina.fitting.server_reports import extend_budget
 from lamina.segments import assistant, call, result, system, user
-from tests.core.under_laws import build_each
+from tests.core.conversations import build_each
+from tests.dialects.wires import WIRES, Call, Result
 
 LIMITED = Budget(window=40_000, reserve=0)
 WORKING = msgspec.structs.replace(LIMITED, working=4_000)
@@ -155,18 +156,12 @@ def test_what_a_server_clears_is_beside_the_working_window() -> None:
 
 
 def long_request(steps: int) -> dict[str, Any]:
-    messages: list[dict[str, Any]] = [{"role": "user", "content": "Read all."}]
+    wire = WIRES["anthropic"]
+    messages = [wire.ask("Read all.")]
     for number in range(steps):
-        use = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {"path": f"src/{number}.py"}}
-        text = f"def load_{number}(path): ...\n" * 400
-        messages.append({"role": "assistant", "content": [use]})
-        messages.append(
-            {
-                "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": f"t{number}", "content": text}],
-            }
-        )
-    return {"model": "claude-opus-4-6", "max_tokens": 1_000, "messages": messages}
+        messages += wire.call([Call(f"t{number}", "read", {"path": f"src/{number}.py"})])
+        messages += wire.answer([Result(f"t{number}", text=f"def load_{number}(path): ...\n" * 400)])
+    return wire.request(messages)
 
 
 def test_the_policy_decides_and_the_default_is_the_models_window() -> None:

@@ -8,23 +8,21 @@ import pytest
 
 from lamina import Budget, Fitted, Policy, fit_request
 from lamina.core import CHARS4
+from tests.dialects.wires import WIRES, Call, Result
 
 
 def make_request(tool: str, answer: str, steps: int = 24) -> dict[str, Any]:
     """A tool loop in which the model pins the first result, if `tool` may do that."""
-    messages: list[Any] = [{"role": "user", "content": "Read them all."}]
+    wire = WIRES["anthropic"]
+    messages = [wire.ask("Read them all.")]
     for step in range(steps):
-        messages += use("read", {}, f"result number {step} " + "word " * 200, f"c{step}")
+        messages += wire.call([Call(f"c{step}")])
+        messages += wire.answer([Result(f"c{step}", text=f"result number {step} " + "word " * 200)])
         if step == 0:
-            messages += use(tool, {"action": "pin", "what": "result number 0 word"}, answer, "pin")
+            messages += wire.call([Call("pin", tool, {"action": "pin", "what": "result number 0 word"})])
+            messages += wire.answer([Result("pin", text=answer)])
     tools = [{"name": name, "input_schema": {"type": "object"}} for name in ("read", tool)]
-    return {"model": "claude-opus-5", "max_tokens": 100, "tools": tools, "messages": messages}
-
-
-def use(name: str, arguments: dict[str, Any], text: str, id_: str) -> list[Any]:
-    call = {"type": "tool_use", "id": id_, "name": name, "input": arguments}
-    result = {"type": "tool_result", "tool_use_id": id_, "content": text}
-    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    return {**wire.request(messages), "tools": tools}
 
 
 def fit(request: dict[str, Any], **policy: Any) -> Fitted:

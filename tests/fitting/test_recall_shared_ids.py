@@ -14,6 +14,8 @@ from lamina.core import ToolResult, text_of
 from lamina.dialects import DIALECTS
 from lamina.fitting.own_tools import RECALL_TOOL
 from tests.conversations.test_truncated_calls import APIS_OF_DIALECTS, NAMES
+from tests.dialects import wires
+from tests.dialects.wires import WIRES
 from tests.wrapped.scripted_api import APIS, Call, Said
 
 Json = dict[str, Any]
@@ -21,54 +23,28 @@ BUDGET = Budget(window=8_000)
 SHARED = "call_0"
 RECALL = Call("recall", {"key": "k1"}, SHARED)
 OWN = Call("read_file", {"path": "a.py"}, SHARED)
-FIELDS = {"openai_responses": "input", "gemini": "contents"}
 
 
-def user(name: str, text: str) -> Json:
-    if name == "gemini":
-        return {"role": "user", "parts": [{"text": text}]}
-    return {"role": "user", "content": text}
+def own_exchange(name: str) -> list[Json]:
+    """The answer as the client has it in its history, without the recall, and its result.
 
-
-def own_answer(name: str) -> list[Json]:
-    """The answer as the client has it in its history, without the recall."""
-    write, _ = APIS[APIS_OF_DIALECTS[name]]
-    answer = write([OWN], 10)
-    match name:
-        case "anthropic":
-            return [{"role": "assistant", "content": answer["content"]}]
-        case "openai_chat":
-            return [answer["choices"][0]["message"]]
-        case "openai_responses":
-            return list(answer["output"])
-        case "gemini":
-            return [answer["candidates"][0]["content"]]
-    return [answer["message"]]
-
-
-def own_result(name: str) -> Json:
-    match name:
-        case "anthropic":
-            block = {"type": "tool_result", "tool_use_id": SHARED, "content": "of the file"}
-            return {"role": "user", "content": [block]}
-        case "openai_chat":
-            return {"role": "tool", "tool_call_id": SHARED, "content": "of the file"}
-        case "openai_responses":
-            return {"type": "function_call_output", "call_id": SHARED, "output": "of the file"}
-        case "gemini":
-            response = {"id": SHARED, "name": "read_file", "response": {"output": "of the file"}}
-            return {"role": "user", "parts": [{"functionResponse": response}]}
-    return {"role": "tool", "tool_name": "read_file", "content": "of the file"}
+    The result has an id or, where the API gives none, the name of its tool.
+    """
+    wire = WIRES[name]
+    own_id = "" if name == "ollama" else SHARED
+    tool = "read_file" if name in ("gemini", "ollama") else ""
+    calls = wire.call([wires.Call(own_id, "read_file", {"path": "a.py"})])
+    return [*calls, *wire.answer([wires.Result(own_id, tool, "of the file")])]
 
 
 @pytest.mark.parametrize("said", [[OWN, RECALL], [RECALL, OWN]], ids=["own first", "recall first"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recall_that_shares_its_id_gets_its_own_result(name: str, said: Said) -> None:
     dialect = DIALECTS[name]
-    field = FIELDS.get(name, "messages")
+    wire = WIRES[name]
     model = "claude-opus-4-8" if name == "anthropic" else "m"
     base: Json = {"model": model, "max_tokens": 9} if name == "anthropic" else {"model": model}
-    asked: Json = {**base, field: [user(name, "Hi")]}
+    asked: Json = {**base, wire.field: [wire.ask("Hi")]}
     digests = digest_log(dialect.wire.parse(asked).log, NO_DIGESTS)
     place = place_after(asked, digests)
     assert place is not None
@@ -82,7 +58,7 @@ def test_a_recall_that_shares_its_id_gets_its_own_result(name: str, said: Said) 
     exchange = loop.exchange(place)
     assert exchange is not None
 
-    history: Json = {**base, field: [*asked[field], *own_answer(name), own_result(name)]}
+    history: Json = {**base, wire.field: [*asked[wire.field], *own_exchange(name)]}
     digests = digest_log(dialect.wire.parse(history).log, NO_DIGESTS)
     spliced = splice_exchanges(history, [exchange], digests)
     assert spliced is not history

@@ -13,34 +13,25 @@ from lamina import Budget, Fitted, Ledger, Policy, fit_request
 from lamina.core import CHARS4, ToolCall
 from lamina.core.cut import OVER_THE_TRIGGER
 from lamina.core.epochs import TOOLS_CHANGED
+from tests.dialects.wires import WIRES, Call, Result
 from tests.fitting.test_server_help import thinking
 
-MODELS = {"anthropic": "claude-opus-5", "openai_chat": "gpt-4o"}
+DIALECTS = ("anthropic", "openai_chat")
 
 
 def make_request(dialect: str, steps: int, *, tools: int = 1) -> dict[str, Any]:
     """A tool loop of so many steps in one of two APIs."""
-    messages: list[Any] = [{"role": "user", "content": "Read them all."}]
+    wire = WIRES[dialect]
+    messages = [wire.ask("Read them all.")]
     for step in range(steps):
-        text = f"result {step} " + "word " * 200
-        if dialect == "anthropic":
-            call = {"type": "tool_use", "id": f"c{step}", "name": "t0", "input": {}}
-            messages.append({"role": "assistant", "content": [call]})
-            result = {"type": "tool_result", "tool_use_id": f"c{step}", "content": text}
-            messages.append({"role": "user", "content": [result]})
-        else:
-            function = {"name": "t0", "arguments": "{}"}
-            call = {"id": f"c{step}", "type": "function", "function": function}
-            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-            messages.append({"role": "tool", "tool_call_id": f"c{step}", "content": text})
+        messages += wire.call([Call(f"c{step}", "t0")])
+        messages += wire.answer([Result(f"c{step}", "", f"result {step} " + "word " * 200)])
     names = [f"t{number}" for number in range(tools)]
     definitions: list[Any] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
     if dialect == "openai_chat":
-        definitions = [
-            {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
-            for name in names
-        ]
-    return {"model": MODELS[dialect], "max_tokens": 100, "tools": definitions, "messages": messages}
+        functions = [{"name": name, "parameters": {"type": "object"}} for name in names]
+        definitions = [{"type": "function", "function": function} for function in functions]
+    return {**wire.request(messages), "max_tokens": 100, "tools": definitions}
 
 
 def fit(request: dict[str, Any], room: int, ledger: Ledger | None = None) -> Fitted:
@@ -61,7 +52,7 @@ def find_floor(request: dict[str, Any]) -> int:
     return low
 
 
-@pytest.mark.parametrize("dialect", MODELS)
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_tool_comes_with_a_cut_and_never_makes_one(dialect: str) -> None:
     """If the first cut has no room for the tool, the next one brings it, for its own reason."""
     request = make_request(dialect, 6)
@@ -80,7 +71,7 @@ def test_the_tool_comes_with_a_cut_and_never_makes_one(dialect: str) -> None:
     assert fourth.envelope.cut is None
 
 
-@pytest.mark.parametrize("dialect", MODELS)
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_it_stays_if_the_client_changes_its_own_tools_or_goes_back(dialect: str) -> None:
     cut = fit(make_request(dialect, 30), 3_000)
     assert cut.has_recall
@@ -111,7 +102,7 @@ def test_where_thinking_holds_a_cut_back_no_tool_changes_what_it_is_bound_to() -
     assert ledger.cuts
 
 
-@pytest.mark.parametrize("dialect", MODELS)
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_call_is_answered_in_the_words_of_its_api_whoever_wrote_it(dialect: str) -> None:
     fitted = fit(make_request(dialect, 20), 4_000)
     [key, *_] = re.findall(r'recall\("(\w+)"\)', str(fitted.request))
