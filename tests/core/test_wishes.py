@@ -303,6 +303,9 @@ def test_in_a_smaller_window_pins_yield_before_a_request_cannot_be_sent() -> Non
         assert talk.ask("pin", f"line {number} of the file").startswith("pinned: ")
     small = fit(talk.log, talk.envelope.ledger, budget=Budget(window=1_000, reserve=0))
     assert small.tokens <= 1_000
+    wishes = read_wishes(talk.envelope.entries, talk.envelope.ledger, tool=TOOL)
+    held = choose_held(wishes, talk.envelope.entries, 4_000)
+    assert 0 < sum(entry.tokens for entry in talk.envelope.entries if entry.ref in held) <= 1_000
 
 
 def test_thousands_of_pins_are_bounded() -> None:

@@ -60,7 +60,7 @@ def build(
     lower already. `phase` measures "library" and "compaction".
     """
     log = tuple(log)
-    memo = memo or BuildMemo()
+    memo = memo or BuildMemo(lasting=False)
     context = _make_context(
         log,
         head=head,

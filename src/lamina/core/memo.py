@@ -36,9 +36,12 @@ class BuildMemo:
     it costs time, and using it changes no request. A build takes the checkpoint once, and replaces it in one
     assignment. What it needs to know of the build before is in there: the memo's other values may be those
     of another thread by then.
+
+    A memo that is not `lasting` is for the builds of one request: it leaves nothing to begin from.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, lasting: bool = True) -> None:
+        self._lasting = lasting
         self.checkpoint: DraftCheckpoint | None = None
         self.settled: Any = None
         self.grown_log = GrownLog()
@@ -116,6 +119,8 @@ class BuildMemo:
         self, draft: Draft, envelope: Envelope, context: BuildContext, checkpoint: DraftCheckpoint | None
     ) -> None:
         """Remember a build that began from this checkpoint. The next one can begin from its front."""
+        if not self._lasting:
+            return
         before: tuple[Entry, ...] = ()
         if checkpoint is not None:
             before = checkpoint.entries

@@ -80,9 +80,10 @@ class RequestMemo:
 
 
 def _make_memo_for_one_call() -> RequestMemo:
-    """A memo that keeps no messages, since no later call compares with them."""
+    """A memo that keeps nothing for a later call, since there is none."""
     memo = RequestMemo()
     memo.parse = ParseMemo(copies=False)
+    memo.build = BuildMemo(lasting=False)
     memo.render = None
     return memo
 

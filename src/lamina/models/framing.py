@@ -44,7 +44,6 @@ def _framing(
     tools: int,
     tool: int,
     *,
-    call: int = 8,
     result: int = 8,
     document: int = 3000,
 ) -> Framing:
@@ -52,7 +51,7 @@ def _framing(
         name=name,
         request=request,
         message=message,
-        call=call,
+        call=8,
         result=result,
         document=document,
         tools=tools,

@@ -50,11 +50,6 @@ def for_model(model: str) -> Counter:
     return _ENCODINGS[prefix]()
 
 
-def encode(text: str, *, encoding: str = "o200k_base") -> list[int]:
-    """Token ids, with special tokens read as plain text and lone surrogates as U+FFFD."""
-    return vocabularies.encode(text, vocabulary=encoding)
-
-
 @cache
 def _unpublished() -> Counter:
     return msgspec.structs.replace(o200k(), exact=False)
