@@ -26,7 +26,7 @@ from lamina.core.envelope import Envelope, mark_unlowered, seal
 from lamina.core.epochs import find_change
 from lamina.core.history_window import release_window
 from lamina.core.ledger import load_ledger
-from lamina.core.memo import BuildMemo, count_standing
+from lamina.core.memo import BuildMemo, OneRequestMemo, count_standing
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
 from lamina.core.remind import remind
 from lamina.core.scale import begins_with_assistant, make_scale
@@ -60,7 +60,7 @@ def build(
     lower already. `phase` measures "library" and "compaction".
     """
     log = tuple(log)
-    memo = memo or BuildMemo(lasting=False)
+    memo = memo or OneRequestMemo()
     context = _make_context(
         log,
         head=head,

@@ -36,12 +36,9 @@ class BuildMemo:
     it costs time, and using it changes no request. A build takes the checkpoint once, and replaces it in one
     assignment. What it needs to know of the build before is in there: the memo's other values may be those
     of another thread by then.
-
-    A memo that is not `lasting` is for the builds of one request: it leaves nothing to begin from.
     """
 
-    def __init__(self, *, lasting: bool = True) -> None:
-        self._lasting = lasting
+    def __init__(self) -> None:
         self.checkpoint: DraftCheckpoint | None = None
         self.settled: Any = None
         self.grown_log = GrownLog()
@@ -119,13 +116,20 @@ class BuildMemo:
         self, draft: Draft, envelope: Envelope, context: BuildContext, checkpoint: DraftCheckpoint | None
     ) -> None:
         """Remember a build that began from this checkpoint. The next one can begin from its front."""
-        if not self._lasting:
-            return
         before: tuple[Entry, ...] = ()
         if checkpoint is not None:
             before = checkpoint.entries
         self._grown = _Grown(before, envelope.entries, min(draft.same, draft.unchanged))
         self.checkpoint = _make_checkpoint(draft, envelope, context)
+
+
+class OneRequestMemo(BuildMemo):
+    """What the builds of one request share. No other begins from them, so nothing of them is kept."""
+
+    def keep(
+        self, draft: Draft, envelope: Envelope, context: BuildContext, checkpoint: DraftCheckpoint | None
+    ) -> None:
+        pass
 
 
 def count_standing(draft: Draft, checkpoint: DraftCheckpoint | None) -> int:

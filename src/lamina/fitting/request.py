@@ -27,7 +27,7 @@ from lamina.core.cut_target import find_trigger
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import stem_of
 from lamina.core.ledger import load_ledger
-from lamina.core.memo import BuildMemo
+from lamina.core.memo import BuildMemo, OneRequestMemo
 from lamina.core.values import Budget, Entry, Form, Ledger, RequestHead
 from lamina.dialects import DIALECTS, recognise_growing
 from lamina.dialects.json_values import find_model, set_model
@@ -83,7 +83,7 @@ def _make_memo_for_one_call() -> RequestMemo:
     """A memo that keeps nothing for a later call, since there is none."""
     memo = RequestMemo()
     memo.parse = ParseMemo(copies=False)
-    memo.build = BuildMemo(lasting=False)
+    memo.build = OneRequestMemo()
     memo.render = None
     return memo
 
