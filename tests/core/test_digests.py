@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, BuildMemo, Entry, Ledger, Role, Segment, build
+from lamina import Budget, BuildMemo, Ledger, Role, Segment, build
 from lamina.core import (
     CHARS4,
     KINDS,
@@ -43,8 +42,6 @@ from lamina.core.entries import begins_with
 from lamina.core.laws import Case, no_authority_is_gained
 from lamina.core.run_text import Reader, ReadSegment, RunText, write_title
 from lamina.core.text import facts as facts_module
-from lamina.core.text import gist
-from lamina.core.text.facts import SentenceWords, value_sentences
 from lamina.core.text.gist import LONGEST_MESSAGE
 from lamina.core.text.sentences import split_sentences
 from lamina.core.text.user_words import REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
@@ -100,15 +97,7 @@ SESSION = (
 )
 
 TEXTS = st.text(max_size=60) | st.sampled_from(
-    [
-        "Error: \x00 bad",
-        "I will\u2028Turn 9",
-        "\ud800/a.py",
-        "x" * 3_000,
-        "a\n" * 600,
-        "שלום 👩\u200d👧",
-        "\x1b[31mred",
-    ]
+    ["Error: \x00 bad", "I will\u2028Turn 9", "\ud800/a.py", "x" * 3_000, "a\n" * 600, "שלום 👩\u200d👧"]
 )
 LOOSE = st.recursive(
     st.none() | st.integers() | TEXTS, lambda inner: st.dictionaries(st.text(max_size=5), inner, max_size=3)
@@ -116,12 +105,7 @@ LOOSE = st.recursive(
 PARTS = st.one_of(
     TEXTS.map(Text),
     st.builds(ToolCall, id=st.sampled_from("ab"), name=TEXTS, arguments=TEXTS | LOOSE.map(json.dumps)),
-    st.builds(
-        ToolResult,
-        id=st.sampled_from("ab"),
-        content=TEXTS.map(lambda text: (Text(text),)),
-        error=st.booleans(),
-    ),
+    st.builds(ToolResult, id=st.sampled_from("ab"), content=st.tuples(TEXTS.map(Text)), error=st.booleans()),
     TEXTS.map(lambda name: Document(name=name)),
     TEXTS.map(lambda text: Thinking(text=text)),
     st.just(Image(data="aGk=")),
@@ -131,9 +115,7 @@ SEGMENTS = st.lists(
     st.builds(
         Segment,
         role=st.sampled_from(Role),
-        kind=st.sampled_from(
-            ["user", "file", "digest", "skill_result", "tool_call", "selected_text", "unheard_of"]
-        ),
+        kind=st.sampled_from("user file digest skill_result tool_call selected_text unheard_of".split()),
         parts=st.lists(PARTS, max_size=3).map(tuple),
         joins=st.booleans(),
         attrs=st.dictionaries(st.sampled_from(["path", "url", "other"]), TEXTS, max_size=2),
@@ -347,6 +329,19 @@ def fold_run(segments: Sequence[Segment], *, size: DigestSize) -> Fold:
     return make_fold(entries, read_run(entries, Reader()), size=size, cut=1).fold
 
 
+def note_first(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[Any]:
+    """The first arguments with which a function of a module is called from now on."""
+    firsts: list[Any] = []
+    function = getattr(module, name)
+
+    def call_and_note(first: Any, *rest: Any, **named: Any) -> Any:
+        firsts.append(first)
+        return function(first, *rest, **named)
+
+    monkeypatch.setattr(module, name, call_and_note)
+    return firsts
+
+
 def test_facts_that_were_read_stand_where_names_leave_room() -> None:
     around = "Somebody painted the old fence again, as they do it in every year. " * 6
     pages = [
@@ -361,13 +356,7 @@ def test_facts_that_were_read_stand_where_names_leave_room() -> None:
 
 def test_facts_are_rated_once_for_all_sizes_of_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cut writes a digest several times until its size is right."""
-    rated: list[int] = []
-
-    def value_and_count(words_of: Sequence[SentenceWords]) -> list[list[int]]:
-        rated.append(len(words_of))
-        return value_sentences(words_of)
-
-    monkeypatch.setattr(facts_module, "value_sentences", value_and_count)
+    rated = note_first(monkeypatch, facts_module, "value_sentences")
     pages = [f"The pump of house {number} delivers {number * 37} litres." for number in range(8)]
     steps = read_steps(pages)
     entries = build(steps).entries
@@ -377,7 +366,7 @@ def test_facts_are_rated_once_for_all_sizes_of_a_digest(monkeypatch: pytest.Monk
         size = DigestSize(words=600, notes=600, names=names)
         notes = make_fold(entries, run_text, size=size, cut=1).fold.notes
         lines += [line for line in notes.split("\n") if line.startswith("  read: ")]
-    assert rated == [8]
+    assert [len(words_of) for words_of in rated] == [8]
     largest, smallest, between = map(len, lines)
     assert smallest < between < largest
 
@@ -386,19 +375,8 @@ def test_a_cut_reads_each_segment_once_however_often_it_writes_a_digest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While a cut spares less and less, its digests cover nearly the same segments again and again."""
-    calls_read: list[str] = []
-    written: list[Sequence[Entry]] = []
-
-    def read_and_count(name: str, *rest: Any, **failed: Any) -> Any:
-        calls_read.append(name)
-        return gist.gather_call(name, *rest, **failed)
-
-    def write_and_count(run: Sequence[Entry], *rest: Any, **sizes: Any) -> Any:
-        written.append(run)
-        return make_fold(run, *rest, **sizes)
-
-    monkeypatch.setattr(run_text, "gather_call", read_and_count)
-    monkeypatch.setattr(cut_digests, "make_fold", write_and_count)
+    calls_read = note_first(monkeypatch, run_text, "gather_call")
+    written = note_first(monkeypatch, cut_digests, "make_fold")
     envelope = build(generate_session(3, turns=16), budget=Budget(window=16_000), counter=CHARS4)
     assert envelope.cut is not None
     assert len(written) > 1
@@ -409,13 +387,7 @@ def test_a_cut_reads_each_segment_once_however_often_it_writes_a_digest(
 
 def test_a_cut_that_spares_less_knows_how_large_its_digests_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would take too many moves for a guess, and write three more digests to give them back."""
-    written: list[int] = []
-
-    def write_and_count(run: Sequence[Entry], *rest: Any, **sizes: Any) -> Any:
-        written.append(len(run))
-        return make_fold(run, *rest, **sizes)
-
-    monkeypatch.setattr(cut_digests, "make_fold", write_and_count)
+    written = note_first(monkeypatch, cut_digests, "make_fold")
     log = generate_session(3, turns=8)
     envelope = build(log, budget=Budget(window=12_000, reserve=0), counter=CHARS4)
     assert envelope.cut is not None
@@ -435,18 +407,13 @@ def test_the_next_cut_reads_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None
 
 def count_calls_read(log: Sequence[Segment], monkeypatch: pytest.MonkeyPatch) -> int:
     """How many calls are read for digests in a session of many cuts."""
-    calls_read: list[str] = []
-
-    def read_and_count(name: str, *rest: Any, **failed: Any) -> Any:
-        calls_read.append(name)
-        return gist.gather_call(name, *rest, **failed)
-
-    monkeypatch.setattr(run_text, "gather_call", read_and_count)
-    memo = BuildMemo()
-    ledger = Ledger()
-    for begun in split_calls(log):
-        budget = Budget(window=1_800, reserve=100)
-        ledger = build(begun, budget=budget, counter=CHARS4, ledger=ledger, memo=memo).ledger
+    with monkeypatch.context() as patch:
+        calls_read = note_first(patch, run_text, "gather_call")
+        memo = BuildMemo()
+        ledger = Ledger()
+        for begun in split_calls(log):
+            budget = Budget(window=1_800, reserve=100)
+            ledger = build(begun, budget=budget, counter=CHARS4, ledger=ledger, memo=memo).ledger
     assert len(ledger.cuts) > 8
     return len(calls_read)
 
@@ -463,22 +430,17 @@ def test_sentences_end_where_a_stop_does(text: str) -> None:
     assert [each.text for each in split_sentences(text)] == [each for each in sentences if each]
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                "The pump of Ada has 4 bolts.",
-                "x = a.py",
-                "Box 7 of Bo is red! ",
-                "共有8个Box。Ada",
-                "\n",
-                "3.5\r\n",
-                '"Is"',
-            ]
-        ),
-        max_size=12,
-    )
-)
+FACTS = [
+    "The pump of Ada has 4 bolts.",
+    "x = a.py",
+    "Box 7 of Bo is red! ",
+    "共有8个Box。Ada",
+    "\n",
+    "3.5\r\n",
+]
+
+
+@given(st.lists(st.sampled_from([*FACTS, '"Is"', "\n"]), max_size=12))
 def test_lines_without_a_stop_have_no_facts(pieces: list[str]) -> None:
     """Only lines with a stop are split into sentences. The facts are those of the whole text."""
     text = "".join(pieces)
@@ -607,30 +569,6 @@ def test_invisible_tag_characters_are_dropped_outside_user_text() -> None:
         [user(f"a{hidden}"), call(f"sh{hidden}"), assistant(f"Done{hidden} with it, as you said.")], limit=900
     )
     assert digest_text.count(hidden) == 1
-
-
-def spent(segments: list[Segment]) -> float:
-    start = time.process_time()
-    digest(segments, limit=2_000)
-    return max(time.process_time() - start, 0.003)
-
-
-@pytest.mark.parametrize(
-    "unit", ["x", "<", "\n", "a/b.c ", "Error: ", "Done. ", "I will", "[", '"', "\x1b[", ". "]
-)
-def test_the_work_grows_no_faster_than_the_text(unit: str) -> None:
-    def segments(size: int) -> list[Segment]:
-        text = unit * (size // len(unit))
-        call_segment = assistant(ToolCall(id="c1", name=text, arguments=text))
-        return [user(text), assistant(text), call_segment, result(text), result(text, error=True)]
-
-    small, large = (min(spent(segments(size)) for _ in range(2)) for size in (5_000, 80_000))
-    assert large < 80 * small  # 16 times the text: quadratic would be 256
-
-
-def test_the_work_grows_no_faster_than_the_number_of_segments() -> None:
-    small, large = (min(spent(list(SESSION) * times) for _ in range(2)) for times in (10, 160))
-    assert large < 80 * small
 
 
 @pytest.mark.parametrize("speaks", [True, False])

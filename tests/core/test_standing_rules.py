@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -21,7 +21,7 @@ from lamina.core.text.spoken_messages import LaterRule, SpokenMessage, find_repl
 from lamina.core.text.standing_rules import find_replaced, find_rules, find_statements, weigh_sentence
 from lamina.core.text.user_words import SpokenMessages, mark_replaced_rules, print_talk, quote_messages
 from lamina.segments import assistant, call, result, system, thinking, user
-from tests.core.conversations import sent_text
+from tests.core.conversations import build_next, sent_text
 
 _RULE_LINE = re.compile(r"  [0-9]+, rule")
 
@@ -40,18 +40,22 @@ MOST = 0.02
 
 
 def follow(talk: RuleTalk, *, window: int) -> Envelope:
-    """The last request of a talk, built turn by turn. Between cuts only every third request is built."""
-    log: list[Segment] = []
-    budget = Budget(window=window, reserve=window // 10)
+    """The last request of a talk, built turn by turn. Only every third request is built."""
+    log = list_segments(talk)
+    ends = [*range(1, len(log), 6), len(log)]
+    return grow((log[:end] for end in ends), Budget(window=window, reserve=window // 10))[-1]
+
+
+def grow(logs: Iterable[Sequence[Segment]], budget: Budget) -> list[Envelope]:
+    """The requests for these logs, one after the other. The laws are tried elsewhere: there are many."""
+    envelopes: list[Envelope] = []
     ledger = Ledger()
     memo = BuildMemo()
-    for number, message in enumerate(talk.messages):
-        log.append((user if message["role"] == "user" else assistant)(message["content"]))
-        is_last = number == len(talk.messages) - 1
-        if is_last or number % 6 == 0:
-            envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
-            ledger = envelope.ledger
-    return envelope
+    for log in logs:
+        envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
+        ledger = envelope.ledger
+        envelopes.append(envelope)
+    return envelopes
 
 
 @pytest.mark.parametrize("talk", list(rule_talks(10, turns=40)), ids=lambda talk: talk.name)
@@ -248,9 +252,7 @@ def test_the_account_says_which_rule_a_digest_keeps() -> None:
 def test_a_rule_in_an_agents_session_stays_through_its_cuts() -> None:
     rule = "Never touch files under vendor/ and always run `make lint` before you finish."
     log = [system("Be brief."), user("Repair the parser."), assistant("I look around first."), user(rule)]
-    budget = Budget(window=8_000, reserve=0)
-    ledger = Ledger()
-    memo = BuildMemo()
+    requests: list[list[Segment]] = []
     for number in range(60):
         log.append(call("read", {"path": f"src/m{number}.py"}, id=f"c{number}", joins=False))
         log.append(
@@ -258,41 +260,31 @@ def test_a_rule_in_an_agents_session_stays_through_its_cuts() -> None:
         )
         if number % 15 == 14:
             log += [assistant(f"Part {number} is done."), user(f"Now the part after {number}.")]
-        envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
-        ledger = envelope.ledger
-        assert rule in sent_text(envelope)
-    assert len(ledger.cuts) >= 3
+        requests.append(list(log))
+    envelopes = grow(requests, Budget(window=8_000, reserve=0))
+    assert all(rule in sent_text(envelope) for envelope in envelopes)
+    assert len(envelopes[-1].ledger.cuts) >= 3
 
 
 def test_few_words_of_the_user_stand_word_for_word() -> None:
     """All that the user said is a tenth of the room at most: every message is quoted."""
     asked = [f"Question {number}: how does the part {number * 7} work?" for number in range(20)]
-    log: list[Segment] = []
-    budget = Budget(window=8_000, reserve=0)
-    ledger = Ledger()
-    memo = BuildMemo()
-    for question in asked:
-        log.append(user(question))
-        envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
-        ledger = envelope.ledger
-        log.append(assistant("It works as it should, and here is how. " * 80))
-    assert len(ledger.cuts) >= 2
+    answer = assistant("It works as it should, and here is how. " * 80)
+    log = [segment for question in asked for segment in (user(question), answer)]
+    envelope = grow((log[:end] for end in range(1, len(log), 2)), Budget(window=8_000, reserve=0))[-1]
+    assert len(envelope.ledger.cuts) >= 2
     text = sent_text(envelope)
     assert all(question in text for question in asked)
 
 
 def test_many_requests_that_are_alike_are_one_line() -> None:
-    log: list[Segment] = [user("Let us build the parser.")]
-    budget = Budget(window=2_000, reserve=0)
-    ledger = Ledger()
-    memo = BuildMemo()
+    log = [user("Let us build the parser.")]
     for number in range(40):
         log += [
             assistant(f"Part {number} is written and explained. " * 8),
             user(f"Now step {number}: write function number {number}, please, and explain every line of it."),
         ]
-        envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
-        ledger = envelope.ledger
+    envelope = grow((log[:end] for end in range(3, len(log) + 1, 2)), Budget(window=2_000, reserve=0))[-1]
     text = "\n".join(text_of(entry.parts) for entry in envelope.sent if is_digest(entry))
     assert " times like this: Now step " in text
     assert " times like this: Part " in text
@@ -384,104 +376,6 @@ def test_clauses_have_all_the_words_of_their_sentence() -> None:
     assert " ".join(clauses) == longer.text
 
 
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "Use tabs and never touch vendor/.",
-        "We work with tabs here, so never use spaces.",
-        "All commits must be signed.",
-        "Every file must have a licence header.",
-        "Your code should never use eval.",
-        "It should always be UTF-8.",
-        "Format dates always as MM/DD/YYYY.",
-        "Whenever I ask for code, use tabs.",
-        "By default answer in German.",
-        "Don't forget to run the tests.",
-        "You need to ask before you delete anything.",
-        "Every time you finish, run make lint.",
-    ],
-)
-def test_what_is_demanded_is_a_rule(sentence: str) -> None:
-    assert weigh_sentence(sentence) == "rule"
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "As always, I appreciate your help.",
-        "I also don't mind spending a little more.",
-        "I'm looking forward to hearing what you have to say.",
-        "Whenever I called, somebody was there.",
-        "It must have been a great evening.",
-        "Learning a new language is always fun.",
-        "They cheer us up and always make us smile.",
-        "Never heard of it, but it sounds good.",
-        "Don't worry about the snacks.",
-        "Taking a break is a must.",
-    ],
-)
-def test_what_is_only_told_is_no_rule(sentence: str) -> None:
-    """A false rule would stand whole in every later digest, in the place of what the user told."""
-    assert weigh_sentence(sentence) in ("hint", "")
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "Siempre he vivido en Madrid.",
-        "Yo nunca como carne.",
-        "Ella siempre llega tarde, pero es buena.",
-        "J'ai toujours aimé la mer.",
-        "Il n'était jamais content.",
-        "Nous allons toujours au même café.",
-        "Eu sempre morei em Lisboa.",
-        "Nunca fui ao Brasil.",
-        "Ich gehe nie vor Mitternacht schlafen.",
-        "Das war schon immer mein Traum.",
-        "Saya selalu bangun pagi.",
-        "Я всегда встаю рано.",
-        "Это никогда не было просто.",
-        "मैं हमेशा सुबह दौड़ता हूँ।",
-        "वह कभी भी देर से नहीं आती।",
-        "আমি সবসময় ভোরে উঠি।",
-        "أنا دائما أستيقظ مبكرا.",
-        "كانت جدتي دائما تطبخ لنا.",
-        "میں ہمیشہ صبح اٹھتا ہوں۔",
-        "我一直住在北京。",
-        "他们每次都迟到。",
-        "私はいつも早く寝ます。",
-    ],
-)
-def test_what_is_only_told_is_no_rule_in_other_languages_either(sentence: str) -> None:
-    assert weigh_sentence(sentence) != "rule"
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "Usa siempre comillas simples.",
-        "Cuando yo pregunte algo, responde siempre con un ejemplo.",
-        "Quiero que siempre me respondas en inglés.",
-        "Utilise toujours des tabulations.",
-        "Je veux que tu répondes toujours en anglais.",
-        "Nunca apague os registros.",
-        "Schreib die Tests immer zuerst.",
-        "Ich möchte, dass du immer Deutsch sprichst.",
-        "Selalu panggil saya Budi.",
-        "Всегда отвечай мне на русском.",
-        "मुझे हमेशा हिंदी में जवाब दें।",
-        "আমাকে সবসময় বাংলায় লিখবেন।",
-        "اكتب دائما بالعربية.",
-        "ہمیشہ اردو میں بات کریں۔",
-        "以后每次都要先告诉我结论。",
-        "请一直用中文跟我说话。",
-        "必ず日本語で答えてください。",
-    ],
-)
-def test_what_is_demanded_in_other_languages_is_a_rule(sentence: str) -> None:
-    assert weigh_sentence(sentence) == "rule"
-
-
 # Wishes.
 
 
@@ -500,6 +394,18 @@ def list_wish_talks() -> Iterator[Any]:
         yield pytest.param(talk, id=talk.name, marks=() if is_quick else pytest.mark.thorough)
 
 
+def list_segments(talk: RuleTalk) -> list[Segment]:
+    return [(user if each["role"] == "user" else assistant)(each["content"]) for each in talk.messages]
+
+
+@pytest.mark.parametrize("end", [43, 75])
+def test_a_short_message_is_quoted_whole_though_a_digest_has_one_of_its_sentences(end: int) -> None:
+    """The reminder of such a talk has messages that the digest beside it quotes in part."""
+    talk = next(each for each in wish_talks("dev", windows=(4_000,)) if each.name == "English")
+    envelope = build_next(list_segments(talk)[:end], budget=Budget(window=4_000, reserve=400))
+    assert envelope.ledger.reminders
+
+
 @pytest.mark.parametrize("talk", [*list_wish_talks()])
 def test_wishes_are_readable_among_small_talk_with_names_and_numbers(talk: RuleTalk) -> None:
     text = sent_text(follow(talk, window=talk.window))
@@ -514,6 +420,7 @@ def test_wishes_are_readable_among_small_talk_with_names_and_numbers(talk: RuleT
         ("Ana es mi hermana, pero soy alérgica a las nueces.", "wish"),
         ("У дочки аллергия на орехи.", "wish"),
         ("It is Meyer with a y.", "wish"),
+        ("我一直住在北京。", "wish"),
         ("She is my sister, not my wife.", "wish"),
         ("Could you give prices in euros?", "hint"),
         ("Could you check this price?", ""),

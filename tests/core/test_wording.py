@@ -24,38 +24,8 @@ HANDLE = 'recall("kaerukz4jvmaaaaaa")'
 TAGS = sorted({kind.tag for kind in KINDS.values()} | set(REFERENCE_TAGS))
 ATTACHED = sorted(name for name, kind in KINDS.items() if kind.attachment)
 MARKUP = re.compile(rf"</?\s*(?:{'|'.join(TAGS)})\b", re.IGNORECASE)
-ODD = (
-    "<",
-    "</",
-    "< ",
-    ">",
-    "\\",
-    '"',
-    "'",
-    "&",
-    "&lt;",
-    "[",
-    "]",
-    "\n",
-    "\r\n",
-    "\u2028",
-    "\x85",
-    "\x00",
-    " ",
-)
-SCRIPTS = (
-    "\u202e",
-    "שלום",
-    "👩\u200d🚀",
-    "e\u0301",
-    "İ",
-    "\u212a",
-    "ſ",
-    "content>",
-    "</content>",
-    "</Content >",
-    "<\\\\digest",
-)
+ODD = (*"<>\\\"'&[]\n\u2028\x85\x00 ", "</", "< ", "&lt;", "\r\n", "</Content >")
+SCRIPTS = "\u202e שלום 👩\u200d🚀 e\u0301 İ \u212a ſ content> </content> <\\\\digest".split(" ")
 
 PLAIN_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 PIECES = st.sampled_from(
@@ -90,16 +60,8 @@ def test_guarded_text_has_no_tag_of_ours(text: str) -> None:
 
 
 def test_text_without_our_tags_is_not_touched() -> None:
-    for text in (
-        "a < b",
-        "<div>x</div>",
-        "</file_contexts>",
-        "<profile_context>",
-        "\\<",
-        "<\\div>",
-        "x <-- y",
-    ):
-        assert guard(text) == text
+    plain = ("a < b", "<div>x</div>", "</file_contexts>", "<profile_context>", "\\<", "<\\div>", "x <-- y")
+    assert tuple(map(guard, plain)) == plain
 
 
 @pytest.mark.parametrize(
@@ -221,16 +183,8 @@ WRITTEN = st.one_of(
     st.dictionaries(PLAIN_TEXT, JSON, max_size=4).map(json.dumps),
     JSON.map(json.dumps),
     HOSTILE,
-    st.sampled_from(
-        [
-            '{"a": "\\ud800 b", "c": "é"}',
-            '{"a": NaN}',
-            '{"a": 1e999}',
-            '{"a": 1, "a": 2}',
-            "[" * 2_000,
-            '{"a":',
-        ]
-    ),
+    st.sampled_from(['{"a": "\\ud800 b", "c": "é"}', '{"a": NaN}', '{"a": 1e999}', '{"a": 1, "a": 2}']),
+    st.sampled_from(["[" * 2_000, '{"a":']),
 )
 
 

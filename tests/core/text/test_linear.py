@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 import pytest
 
-from lamina.core import KINDS
+from lamina import Role, Segment
+from lamina.core import KINDS, Text, ToolCall, ToolResult
+from lamina.core.digests import write_digest
+from lamina.core.run_text import ReadSegment, RunText
 from lamina.core.text.arguments import shorten_arguments
 from lamina.core.text.characters import is_blank, split_lines, split_words
 from lamina.core.text.excerpts import (
@@ -60,6 +63,22 @@ def lay_out(text: str) -> None:
     split_turns(prompt)
 
 
+def fold(text: str) -> None:
+    """The digest of a session in which everybody says this text."""
+    parts = Text(text), ToolCall(id="c1", name=text, arguments=text)
+    answers = [ToolResult(id="c1", content=(Text(text),), error=error) for error in (False, True)]
+    said = [(Role.USER, parts[:1]), (Role.ASSISTANT, parts), *((Role.TOOL, (each,)) for each in answers)]
+    segments = [ReadSegment(Segment(role=role, kind=role.value, parts=each)) for role, each in said]
+    write_digest(RunText(segments), words_limit=2_000, notes_limit=2_000)
+
+
+def fold_many(text: str) -> None:
+    """The digest of a session with a message for each hundred characters."""
+    parts = [Text(text[at : at + 100]) for at in range(0, len(text), 100)]
+    turns = [ReadSegment(Segment(role=Role.USER, kind="user", parts=(part,))) for part in parts]
+    write_digest(RunText(turns), words_limit=2_000, notes_limit=2_000)
+
+
 READERS: dict[str, Callable[[str], object]] = {
     "guard": guard,
     "unguard": unguard,
@@ -88,6 +107,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "table": lambda text: outline_with_names(text, limit=2_000, name="a.csv"),
     "JSON": lambda text: outline_with_names(text, limit=2_000, name="a.json"),
     "log": lambda text: outline_with_names(text, limit=2_000, name="a.log"),
+    "digest": fold,
+    "digest of many messages": fold_many,
     "no name": lambda text: outline_with_names(text, limit=2_000),
 }
 

@@ -27,9 +27,11 @@ from lamina.core.laws.case import (
     list_logged_refs,
 )
 from lamina.core.library import is_named_in_library
+from lamina.core.passages import SHORT_MESSAGE
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.references import is_reference
 from lamina.core.text.characters import split_words
+from lamina.core.text.excerpts import clean_text
 from lamina.core.text.sentences import split_sentences
 from lamina.core.values import Digest, Entry, Form, Layer, Role
 from lamina.core.wording import text_of
@@ -158,9 +160,10 @@ def once_in_full(case: Case) -> Iterator[str]:
 
 
 def _find_repeated_reminder(case: Case) -> Iterator[str]:
-    """Sentences of a reminder that stand in the request besides, when its question has just been asked.
+    """What a reminder quotes and stands in the request besides, when its question has just been asked.
 
-    A tool that is called later may return the same sentence: that cannot be helped.
+    A tool that is called later may return the same sentence: that cannot be helped. A short message is quoted
+    as a whole, and may have a sentence that a digest has too.
     """
     reminders = case.envelope.ledger.reminders
     sent = case.envelope.sent
@@ -169,10 +172,16 @@ def _find_repeated_reminder(case: Case) -> Iterator[str]:
     newest = reminders[-1]
     others = [entry for entry in sent if entry.segment.key.partition("!")[0] != newest.key]
     in_sight = " ".join(split_words(" ".join(text_of(entry.parts) for entry in others)))
+    sources = [entry for entry in case.envelope.entries if entry.ref in newest.sources]
+    texts = [clean_text(text_of(entry.segment.parts)) for entry in sources]
+    messages = [" ".join(split_words(text)) for text in texts if len(text) <= SHORT_MESSAGE]
+    quoted = list(messages)
     for line in f"{newest.text}\n{newest.notes}".split("\n"):
-        for sentence in split_sentences(line.partition(": ")[2]):
-            if len(sentence.text) > QUOTED and sentence.text in in_sight:
-                yield f"{newest.key} repeats {sentence.text[:40]!r}"
+        sentences = [sentence.text for sentence in split_sentences(line.partition(": ")[2])]
+        quoted += [text for text in sentences if not any(text in message for message in messages)]
+    for text in quoted:
+        if len(text) > QUOTED and text in in_sight:
+            yield f"{newest.key} repeats {text[:40]!r}"
 
 
 def _check_references(attachments: Iterable[Entry], case: Case) -> Iterator[str]:
