@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Literal
 
 import msgspec
@@ -42,6 +43,7 @@ from lamina.segments import (
     system,
     user,
 )
+from tests.core.conversations import build_each
 
 HOISTED = Options(layout=Layout(library="hoisted"))
 SPEC = "The importer reads one file and writes one table. " * 20
@@ -287,15 +289,10 @@ TURN_3 = [
 POINTER = "Context attached to this message:\n- project-spec.md\n\nFind them in the Context Library above."
 
 
-def turns(*parts: list[Segment]) -> list[Envelope]:
+def turns(*parts: list[Segment], layout: Layout = HOISTED.layout) -> list[Envelope]:
     """One build a turn, each with the ledger of the one before."""
-    envelopes: list[Envelope] = []
-    log: list[Segment] = []
-    for part in parts:
-        log += part
-        ledger = Ledger.load(envelopes[-1].ledger.dump()) if envelopes else Ledger()
-        envelopes.append(build(log, counter=CHARS4, ledger=ledger, options=HOISTED))
-    return envelopes
+    logs = accumulate(parts, lambda log, part: [*log, *part])
+    return build_each(logs, options=Options(layout=layout))
 
 
 def layer(envelope: Envelope, which: Layer) -> list[str]:
@@ -458,40 +455,30 @@ def test_several_attachments_of_a_turn_are_one_list() -> None:
 # what the hoisted library takes, and how
 
 
-def hoisted_turns(*turns: list[Segment], layout: Layout = HOISTED.layout) -> list[Envelope]:
-    """The requests of a conversation, one for each turn, laid out so."""
-    log: list[Segment] = []
-    ledger = Ledger()
-    requests: list[Envelope] = []
-    for turn in turns:
-        log += turn
-        requests.append(build(log, ledger=ledger, options=Options(layout=layout)))
-        ledger = requests[-1].ledger
-        log.append(assistant("Yes."))
-    return requests
-
-
-def in_library(envelope: Envelope) -> list[str]:
-    return [e.segment.key for e in envelope.sent if e.layer is Layer.LIBRARY and e.segment.origin != "lamina"]
+def ask(text: str) -> list[Segment]:
+    """A next turn without attachments."""
+    return [assistant("Yes."), user(text)]
 
 
 def test_what_was_found_for_one_question_never_enters_the_library() -> None:
     excerpt = segment("excerpt", Role.USER, "A passage. " * 30, key="hit", attrs={"source": "a.md"})
-    first, second = hoisted_turns([excerpt, file("a.md", SPEC), user("1")], [user("2")])
-    assert in_library(first) == []
-    assert in_library(second) == ["a.md"]
+    first, second = turns([excerpt, file("a.md", SPEC), user("1")], ask("2"))
+    assert sources(first) == []
+    assert sources(second) == ["a.md"]
 
 
 def test_each_change_of_the_hoisted_layout_has_its_own_reason() -> None:
     excerpt = segment("excerpt", Role.USER, "A passage. " * 30, key="hit", attrs={"source": "a.md"})
-    requests = hoisted_turns([file("a.md", SPEC), user("1")], [excerpt, user("2")], [user("3")], [user("4")])
+    requests = turns(
+        [file("a.md", SPEC), user("1")], [assistant("Yes."), excerpt, user("2")], ask("3"), ask("4")
+    )
     reasons = [request.cut.reason if request.cut else "" for request in requests]
     assert reasons == ["", LIBRARY_GREW, TURN_SCOPED, ""]
 
 
 def test_a_shortened_entry_of_the_library_has_its_handle() -> None:
     layout = Layout(library="hoisted", prior_limit=300)
-    first, second = hoisted_turns([file("a.md", SPEC * 4), user("1")], [user("2")], layout=layout)
+    first, second = turns([file("a.md", SPEC * 4), user("1")], ask("2"), layout=layout)
     entry = second.entry("a.md")
     assert entry.form is Form.COMPACT
     assert f'recall("{handle(entry.content)}")' in text_of(entry.parts)
@@ -500,7 +487,7 @@ def test_a_shortened_entry_of_the_library_has_its_handle() -> None:
 
 def test_the_library_shortens_by_kind_where_that_is_asked_for() -> None:
     layout = Layout(library="hoisted", prior_limits={"note": 200})
-    _, second = hoisted_turns([file("a.md", SPEC), note("b.md", SPEC), user("1")], [user("2")], layout=layout)
+    _, second = turns([file("a.md", SPEC), note("b.md", SPEC), user("1")], ask("2"), layout=layout)
     assert (second.entry("a.md").form, second.entry("b.md").form) == (Form.FULL, Form.COMPACT)
 
 
@@ -518,28 +505,16 @@ def test_of_one_key_in_one_turn_the_newest_content_stands(library: Literal["in_p
 
 def test_a_file_and_a_note_of_one_path_are_one_thing() -> None:
     log = [note("spec.md", SPEC), user("What is it?"), assistant("An importer."), *again()]
-    envelope = built(log)
-    (entry,) = files(envelope)
+    (entry,) = files(built(log))
     assert refers(entry)
     assert text_of(recall(log, "spec.md")[0].parts) == SPEC
-
-
-def test_a_file_and_a_note_of_one_path_are_one_thing_in_the_library() -> None:
-    log = [note("spec.md", SPEC), user("What is it?"), assistant("An importer."), *again()]
-    envelope = build(log, options=HOISTED)
-    (entry,) = files(envelope)
+    (entry,) = files(build(log, options=HOISTED))
     assert entry.form is Form.OMITTED
     assert "stands in the library" in entry.why
 
 
 def test_equal_words_under_two_names_are_two_things() -> None:
-    log = [
-        file("one.md", SPEC),
-        user("What is it?"),
-        assistant("An importer."),
-        file("two.md", SPEC),
-        user("?"),
-    ]
+    log = [file("one.md", SPEC), user("?"), assistant("An importer."), file("two.md", SPEC), user("?")]
     assert forms(built(log)) == [Form.FULL, Form.FULL]
 
 
@@ -573,20 +548,11 @@ def test_a_second_question_still_names_what_it_came_with() -> None:
 def test_what_is_sent_again_beside_its_handle_in_the_library_says_so() -> None:
     log = [*first_turn(), assistant("Done. " * 300), user("And then?"), assistant("More. " * 300)]
     first = build(log[:2], options=HOISTED, counter=CHARS4)
-    cut = build(
-        [*log, user("Go on.")],
-        options=HOISTED,
-        counter=CHARS4,
-        ledger=first.ledger,
-        budget=Budget(window=900, reserve=0, keep_last=0),
-    )
+    log.append(user("Go on."))
+    small = Budget(window=900, reserve=0, keep_last=0)
+    cut = build(log, options=HOISTED, counter=CHARS4, ledger=first.ledger, budget=small)
     assert cut.entry("spec.md").form is Form.STUB
-    later = build(
-        [*log, user("Go on."), assistant("Yes."), *again()],
-        options=HOISTED,
-        counter=CHARS4,
-        ledger=cut.ledger,
-    )
+    later = build([*log, assistant("Yes."), *again()], options=HOISTED, counter=CHARS4, ledger=cut.ledger)
     assert later.entry("spec.md").form is Form.FULL
     assert later.entry("spec.md").why == SENT_AGAIN
 
@@ -626,12 +592,8 @@ def test_what_a_tool_loop_fetched_leaves_with_its_turn(
     second = build(log, options=options, ledger=first.ledger)
     texts = [text_of(entry.parts) for entry in second.sent]
     assert any("payload" in text for text in texts) is not leaves
-    assert [text for text in texts if "payload" not in text and "query" not in text] == [
-        "question 1",
-        "Let me look.",
-        "answer 1",
-        "question 2",
-    ]
+    stays = [text for text in texts if "payload" not in text and "query" not in text]
+    assert stays == ["question 1", "Let me look.", "answer 1", "question 2"]
     assert (second.cut is not None) is leaves
     assert second.cut is None or second.cut.reason == TURN_SCOPED
     assert "payload 1" in text_of(recall(log, handle(second.entries[3].content))[0].parts)
@@ -657,16 +619,8 @@ def test_words_of_a_kind_are_asked_by_the_library_with_size_source_and_turn() ->
 
     wording = Wording(words={"note": words, "file": lambda *_: None})
     options = Options(layout=Layout(library="hoisted", prior_limit=300), wording=wording)
-    log = [
-        user("One."),
-        assistant("Yes."),
-        note("long.md", SPEC),
-        note("short.md", "Two words."),
-        file("a.py", SPEC),
-        user("Two."),
-        assistant("Yes."),
-        user("Three."),
-    ]
+    attached = [note("long.md", SPEC), note("short.md", "Two words."), file("a.py", SPEC)]
+    log = [user("One."), assistant("Yes."), *attached, user("Two."), *ask("Three.")]
     envelope = build(log, options=options)
     library = {e.segment.key: text_of(e.parts) for e in envelope.sent if e.layer is Layer.LIBRARY}
     assert library["long.md"] == "mine"
