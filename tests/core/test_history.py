@@ -24,7 +24,7 @@ from lamina.core.laws import BuildInputs, Case
 from lamina.core.ledger import SAME_TEXT_LATER, STEP_IS_FOLDED
 from lamina.core.values import LEDGER_VERSION, Digest, Fold, LedgerLine, Ref
 from lamina.segments import assistant, call, result, system, thinking, user
-from tests.core.conversations import sent_text
+from tests.core.conversations import read_file, sent_text
 
 SMALL = Budget(window=1_500, reserve=0, keep_last=1)
 MIDDLE = Budget(window=6_000, reserve=0, keep_last=1)
@@ -177,11 +177,7 @@ def test_the_last_step_is_whole_when_the_client_went_back_to_it() -> None:
 def test_a_result_of_the_last_step_that_does_not_fit_enters_lowered_and_stays_so() -> None:
     """Half of the room is taken by what must stand, so the result cannot have its usual share."""
     budget = Budget(window=1_000, reserve=0)
-    log = [
-        user("word " * 560),
-        call("read", {"path": "a"}, id="c", joins=False),
-        result("text of the file " * 400, id="c"),
-    ]
+    log = [user("word " * 560), *read_file("a", "text of the file " * 400, 0)]
     first = build(log, budget=budget)
     assert first.entries[-1].form in (Form.COMPACT, Form.STUB)
     again = build(log, budget=budget, ledger=Ledger.load(first.ledger.dump()))
@@ -238,12 +234,7 @@ def test_system_text_among_folded_steps_stands_in_order() -> None:
 
 
 def test_it_stands_after_the_users_words_of_a_digest_and_before_the_models() -> None:
-    log = [
-        system("Be brief."),
-        user("Start."),
-        system("The date is 1 May."),
-        *turns(24)[2:],
-    ]
+    log = [system("Be brief."), user("Start."), system("The date is 1 May."), *turns(24)[2:]]
     envelope = grown(log)
     roles = [entry.role for entry in envelope.sent[:4]]
     assert roles == [Role.SYSTEM, Role.USER, Role.SYSTEM, Role.ASSISTANT]
@@ -278,12 +269,7 @@ def test_a_digest_never_stands_among_the_system_text() -> None:
 
 
 def test_sections_lead_while_nothing_was_sent_and_wait_for_a_cut_after_that() -> None:
-    log = [
-        user("old question"),
-        assistant("old answer"),
-        system("You are brief.", key="contract"),
-        user("And?"),
-    ]
+    log = [user("Before?"), assistant("Yes."), system("You are brief.", key="contract"), user("And?")]
     first = build(log)
     assert first.sent[0].segment.key == "contract"
     more = [*log, assistant("Well."), system("You are long.", key="contract"), user("So?")]
@@ -316,11 +302,8 @@ def dense(text: str) -> int:
 @pytest.mark.parametrize("script", DENSE)
 def test_a_dense_result_enters_in_what_its_share_allows(script: str) -> None:
     counter = Counter(name="dense", count=dense)
-    log = [
-        user("Read it."),
-        call("read", {"path": "a"}, id="c", joins=False),
-        result(DENSE[script] * (40_000 // len(DENSE[script])), id="c"),
-    ]
+    text = DENSE[script] * (40_000 // len(DENSE[script]))
+    log = [user("Read it."), call("read", {"path": "a"}, id="c", joins=False), result(text, id="c")]
     envelope = build(log, budget=Budget(window=4_000, reserve=0), counter=counter)
     assert envelope.tokens <= 4_000
     other = build(log, ledger=envelope.ledger, counter=CHARS4)
@@ -331,12 +314,11 @@ def test_compact_texts_of_a_cut_have_their_size_in_tokens() -> None:
     counter = Counter(name="dense", count=dense)
     log = steps(0)
     ledger = Ledger()
+    budget = Budget(window=20_000, reserve=0, keep_last=1)
     for number in range(12):
         log += steps(number + 1)[-3:-1]
         log.append(result(f"{number} {DENSE['Khmer'] * 40}", id=f"c{number}"))
-        envelope = build(
-            log, budget=Budget(window=20_000, reserve=0, keep_last=1), counter=counter, ledger=ledger
-        )
+        envelope = build(log, budget=budget, counter=counter, ledger=ledger)
         ledger = envelope.ledger
     compact = [entry for entry in envelope.sent if entry.form is Form.COMPACT]
     assert ledger.cuts
@@ -354,9 +336,8 @@ def test_a_line_that_is_worded_differently_is_a_recorded_cut_and_is_rewritten() 
     before = build(log, budget=Budget(window=1_000, reserve=0))
     [(ref, line)] = before.ledger.lines.items()
     altered = msgspec.structs.replace(line, wording=line.wording - 1, sent=Digest("0" * 64))
-    mark = (
-        msgspec.structs.replace(before.ledger.mark, prefix=Digest("0" * 64)) if before.ledger.mark else None
-    )
+    assert before.ledger.mark is not None
+    mark = msgspec.structs.replace(before.ledger.mark, prefix=Digest("0" * 64))
     ledger = msgspec.structs.replace(before.ledger, lines=before.ledger.lines | {ref: altered}, mark=mark)
     again = build(log, ledger=ledger)
     assert again.cut is not None
@@ -440,17 +421,26 @@ def test_a_late_result_that_is_lowered_stays_a_quotation() -> None:
     assert text_of(late.parts).endswith("</late_result>")
 
 
-def test_thinking_goes_with_its_step_when_only_the_step_is_still_folded() -> None:
-    """The client cut off what stood before: the fold stands, the line of the thinking before it does not."""
-    log = [user("Go."), thinking("first, look", signature="s")]
-    log += [call("read", {}, id="1", joins=True), result("x " * 400, id="1")]
-    before = build(log, counter=CHARS4)
-    covers = tuple(entry.ref for entry in before.entries[2:])
-    fold = Fold(key="fold-1", covers=covers, text="read it", cut=1)
-    envelope = build([*log, user("Now?")], counter=CHARS4, ledger=Ledger(folds=(fold,)))
+def fold_from(log: list[Segment], at: int) -> Ledger:
+    """A ledger in which all of a log from there on is folded."""
+    covers = tuple(entry.ref for entry in build(log, counter=CHARS4).entries[at:])
+    return Ledger(folds=(Fold(key="fold-1", covers=covers, text="read it", cut=1),))
+
+
+@pytest.mark.parametrize("said", [[], [assistant("I will.")]])
+def test_thinking_goes_with_its_step_when_only_the_step_is_still_folded(said: list[Segment]) -> None:
+    """The client cut off what stood before: the fold stands, the line of the thinking before it does not.
+
+    Or an edit joined two steps into one, and what the model said before the thinking is not folded.
+    """
+    log = [user("Go."), *said, thinking("first, look", signature="s", joins=bool(said))]
+    ledger = fold_from([*log, call("read", {}, id="1", joins=True), result("x " * 400, id="1")], len(log))
+    log += [call("read", {}, id="1", joins=True), result("x " * 400, id="1"), user("Now?")]
+    envelope = build(log, counter=CHARS4, ledger=ledger)
     (thought,) = [entry for entry in envelope.entries if entry.segment.kind == "thinking"]
     assert (thought.form, thought.why) == (Form.OMITTED, STEP_IS_FOLDED)
     assert envelope.ledger.lines[thought.ref].form is Form.OMITTED
+    assert all(envelope.entries[1 + at].form is Form.FULL for at in range(len(said)))
 
 
 def test_no_digest_stands_between_a_call_and_its_answer_when_the_client_deletes_a_result() -> None:
@@ -458,28 +448,11 @@ def test_no_digest_stands_between_a_call_and_its_answer_when_the_client_deletes_
     log = [user("Go."), call("poll", {}, id="1", joins=False), result("pending", id="1")]
     log += [thinking("first, look", signature="s", joins=True)]
     log += [call("read", {}, id="2", joins=True), result("x " * 400, id="2")]
-    before = build(log, counter=CHARS4)
-    covers = tuple(entry.ref for entry in before.entries[4:])
-    fold = Fold(key="fold-1", covers=covers, text="", notes="read", cut=1)
-    after = [*log, user("Now?")]
-    assert build(after, counter=CHARS4, ledger=Ledger(folds=(fold,))).ledger.folds == (fold,)
-    without = [segment for segment in after if segment is not log[2]]
-    envelope = build(without, counter=CHARS4, ledger=Ledger(folds=(fold,)))
-    assert envelope.ledger.folds == ()
-
-
-def test_thinking_goes_with_the_call_that_it_led_to_though_words_before_it_stand() -> None:
-    """An edit joined two steps into one: what the model said before the thinking is not folded."""
-    log = [user("Go."), assistant("I will."), thinking("first, look", signature="s", joins=True)]
-    log += [call("read", {}, id="1"), result("x " * 400, id="1")]
-    before = build(log, counter=CHARS4)
-    covers = tuple(entry.ref for entry in before.entries[3:])
-    fold = Fold(key="fold-1", covers=covers, text="read it", cut=1)
-    envelope = build([*log, user("Now?")], counter=CHARS4, ledger=Ledger(folds=(fold,)))
-    (thought,) = [entry for entry in envelope.entries if entry.segment.kind == "thinking"]
-    assert (thought.form, thought.why) == (Form.OMITTED, STEP_IS_FOLDED)
-    (words,) = [entry for entry in envelope.entries if entry.segment.parts == (Text("I will."),)]
-    assert words.form is Form.FULL
+    ledger = fold_from(log, 4)
+    log.append(user("Now?"))
+    assert build(log, counter=CHARS4, ledger=ledger).ledger.folds == ledger.folds
+    del log[2]
+    assert build(log, counter=CHARS4, ledger=ledger).ledger.folds == ()
 
 
 def test_a_memo_sends_a_reminder_again_when_its_repetition_was_taken_back() -> None:
