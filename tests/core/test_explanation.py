@@ -81,10 +81,7 @@ REPLACED = (
             {"form": Form.COMPACT, "why": "attachment", "cut": 2},
             "attached at turn 3, shortened at cut 2, since it is 41 steps old; pin it to keep what is left",
         ),
-        (
-            {"form": Form.STUB, "why": "superseded by k", "cut": 1, "kind": "tool_result"},
-            REPLACED,
-        ),
+        ({"form": Form.STUB, "why": "superseded by k", "cut": 1, "kind": "tool_result"}, REPLACED),
         (
             {"form": Form.OMITTED, "why": "folded into fold-1", "cut": 1, "fold": "fold-1", "kind": "user"},
             "said at turn 3, left out for the digest fold-1 at cut 1, since it is 41 steps old",

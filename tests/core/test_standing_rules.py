@@ -85,12 +85,7 @@ class TalkBuilder:
     def build(self) -> Envelope:
         budget = Budget(window=16_000, reserve=0)
         envelope = build(
-            self.log,
-            budget=budget,
-            counter=CHARS4,
-            ledger=self.ledger,
-            memo=self.memo,
-            options=self.options,
+            self.log, budget=budget, counter=CHARS4, ledger=self.ledger, memo=self.memo, options=self.options
         )
         self.ledger = envelope.ledger
         return envelope

@@ -8,19 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import (
-    BadInput,
-    Budget,
-    BuildMemo,
-    Envelope,
-    Form,
-    Options,
-    Policy,
-    Role,
-    Segment,
-    build,
-    recall,
-)
+from lamina import BadInput, Budget, BuildMemo, Envelope, Form, Options, Policy, Role, Segment, build, recall
 from lamina.core import CHARS4, Raw, text_of
 from lamina.core.tool_rules import WHOLE_PART, ToolRule, ToolRules, find_rule
 from lamina.fitting.policy import load_policy

@@ -67,10 +67,7 @@ PLANTED: dict[str, tuple[Patch, Callable[[], None]]] = {
         a_release_that_is_ignored,
         test_wishes.test_released_things_are_the_first_that_a_cut_lowers_even_in_recent_steps,
     ),
-    "refusal": (
-        a_refusal_that_counts,
-        test_wishes.test_a_refused_call_stays_refused_when_it_is_read_again,
-    ),
+    "refusal": (a_refusal_that_counts, test_wishes.test_a_refused_call_stays_refused_when_it_is_read_again),
     "authority": (a_call_of_anybody, test_wishes.test_a_result_or_a_user_that_asks_for_a_pin_does_nothing),
     "voice": (
         a_note_in_the_users_voice,

@@ -9,16 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import (
-    BadInput,
-    Budget,
-    BuildMemo,
-    Envelope,
-    Policy,
-    RequestHead,
-    Segment,
-    fit_request,
-)
+from lamina import BadInput, Budget, BuildMemo, Envelope, Policy, RequestHead, Segment, fit_request
 from lamina.core.cut_target import PRICING, Rates, choose_working, derive_limits, find_trigger
 from lamina.fitting.server_reports import extend_budget
 from lamina.segments import assistant, call, result, system, user

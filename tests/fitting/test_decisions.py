@@ -46,10 +46,7 @@ def test_an_error_names_what_a_segment_is(segment: Segment, name: str) -> None:
 
 def test_an_error_names_the_place_of_each_message_also_of_equal_ones() -> None:
     words = {"role": "user", "content": "twice"}
-    request = {
-        "model": "gpt-5",
-        "messages": [words, {"role": "assistant", "content": "well"}, dict(words)],
-    }
+    request = {"model": "gpt-5", "messages": [words, {"role": "assistant", "content": "well"}, dict(words)]}
     log = list(DIALECTS["openai_chat"].wire.parse(request).log)
     named = names_in_error(log, request)
     assert [f"messages[{index}] (" in named for index in range(4)] == [True, True, True, False]

@@ -120,11 +120,7 @@ def _omit_unbound_thinking(draft: Draft, context: BuildContext) -> Draft:
     mark = draft.ledger.mark
     continues = mark is None or prefix_at(draft.entries, mark.sent, context.root) == mark.prefix
     entries, lines = omit_changed_thinking(
-        draft.entries,
-        draft.ledger,
-        binding=context.options.binding,
-        root=context.root,
-        continues=continues,
+        draft.entries, draft.ledger, binding=context.options.binding, root=context.root, continues=continues
     )
     if not lines:
         return draft

@@ -97,12 +97,7 @@ def build(
 
 
 def mark_log(
-    log: Sequence[Segment],
-    *,
-    head: RequestHead,
-    counter: Counter,
-    options: Options,
-    memo: BuildMemo,
+    log: Sequence[Segment], *, head: RequestHead, counter: Counter, options: Options, memo: BuildMemo
 ) -> SentMark:
     """The mark that a request with this log would have left, had it been built and sent in full.
 

@@ -365,11 +365,7 @@ def _take_out_history(
         return _omit_history(draft, outside, window, context)
     for digest_limit in (window.digest, ONLY_RULES, ONE_LINE):
         progress = _take_all_moves(
-            draft,
-            fold_outside(outside),
-            digest_limit,
-            context,
-            mergeable=refs_up_to(draft.entries, outside),
+            draft, fold_outside(outside), digest_limit, context, mergeable=refs_up_to(draft.entries, outside)
         )
         # The digest of few short messages can be longer than these messages.
         frees_tokens = progress.tokens < progress.tokens_before

@@ -146,12 +146,7 @@ def write_sized_digest(
 
 
 def _find_best_size(
-    run: Sequence[Entry],
-    progress: CutProgress,
-    size: DigestSize,
-    *,
-    most_tokens: int | None,
-    verbatim: bool,
+    run: Sequence[Entry], progress: CutProgress, size: DigestSize, *, most_tokens: int | None, verbatim: bool
 ) -> Fold:
     """The digest of the run that comes nearest to its limit in tokens.
 

@@ -59,11 +59,7 @@ def read_user_words(entries: Sequence[Entry], room: int, context: BuildContext) 
         if tokens <= most_verbatim:
             tokens += _count_words(entry, text, context.scale)
         rules += [(at, LaterRule(entry.turn + 1, rule, entry.ref)) for rule in find_rules(text)]
-    return UserWords(
-        may_stand=tokens <= most_verbatim,
-        rules=tuple(rules),
-        position_of=index_by_ref(entries),
-    )
+    return UserWords(may_stand=tokens <= most_verbatim, rules=tuple(rules), position_of=index_by_ref(entries))
 
 
 def _count_words(entry: Entry, text: str, scale: Scale) -> int:

@@ -374,13 +374,7 @@ def measure_growth(entries: Sequence[Entry]) -> Growth:
 
 
 def choose_target(
-    room: int,
-    trigger: int,
-    growth: Growth,
-    rates: Rates,
-    *,
-    fixed: int = 0,
-    pricing: Pricing = BALANCED,
+    room: int, trigger: int, growth: Growth, rates: Rates, *, fixed: int = 0, pricing: Pricing = BALANCED
 ) -> int:
     """The largest target at which the last token that stays costs no more than it spares.
 

@@ -169,11 +169,7 @@ def _is_undone(previous: LedgerLine, entry: Entry, *, is_current: bool, is_newes
 
 
 def _lower_again(
-    entries: Sequence[Entry],
-    lines: Mapping[Ref, LedgerLine],
-    wording: Wording,
-    *,
-    folded: Container[Ref],
+    entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine], wording: Wording, *, folded: Container[Ref]
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
     """The entries as their lines say, and the lines that this release words differently than was sent.
 

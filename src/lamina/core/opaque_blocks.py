@@ -223,10 +223,7 @@ def _read_call(block: Mapping[str, Any], result: Mapping[str, Any] | None) -> Ap
     if result is None:
         return ApiCall(name=name, arguments=arguments)
     return ApiCall(
-        name=name,
-        arguments=arguments,
-        result=_text_in(result.get("content")),
-        failed=_has_failed(result),
+        name=name, arguments=arguments, result=_text_in(result.get("content")), failed=_has_failed(result)
     )
 
 

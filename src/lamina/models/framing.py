@@ -38,14 +38,7 @@ def longest_prefix(name: str, table: Mapping[str, object]) -> str | None:
 
 
 def _framing(
-    name: str,
-    request: int,
-    message: int,
-    tools: int,
-    tool: int,
-    *,
-    result: int = 8,
-    document: int = 3000,
+    name: str, request: int, message: int, tools: int, tool: int, *, result: int = 8, document: int = 3000
 ) -> Framing:
     return Framing(
         name=name,

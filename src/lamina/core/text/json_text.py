@@ -43,11 +43,7 @@ class JsonTable(NamedTuple):
 def parse_json(text: str) -> Any:
     """A JSON value with its numbers as written, or None if the text is not JSON or nested too deeply."""
     return decode_json(
-        text,
-        deepest=_DEEPEST,
-        parse_int=JsonNumber,
-        parse_float=JsonNumber,
-        parse_constant=JsonNumber,
+        text, deepest=_DEEPEST, parse_int=JsonNumber, parse_float=JsonNumber, parse_constant=JsonNumber
     )
 
 

@@ -250,10 +250,7 @@ def outline_json(text: str, *, limit: int) -> str:
     if isinstance(value, dict) and value:
         return _outline_object(value, text, limit)
     if isinstance(value, list) and value:
-        heading = [
-            f"JSON array of {count_units(len(value), 'rows')}",
-            clip(describe_keys(value), limit // 3),
-        ]
+        heading = [f"JSON array of {count_units(len(value), 'rows')}", clip(describe_keys(value), limit // 3)]
         rows = map(abbreviate_value, value)
         return _fill_rows(heading, rows, text, limit=limit, total=len(value), unit="rows")
     return clip_lines(text, limit=limit)

@@ -377,17 +377,17 @@ WISHES = {
         tells="lebih suka | saya suka | aku suka | saya benci | tidak suka | panggil saya | panggil aku | "
         "nama saya | namaku | saya memutuskan | kami memutuskan | saya memilih | saya ingin | "
         "saya butuh | sebagai gantinya | daripada | bukan lagi | tidak lagi | maksud saya | koreksi | "
-        "sebenarnya | favorit | alergi | berubah pikiran | tujuan saya",
+        "sebenarnya | favorit | alergi | berubah pikiran | tujuan saya"
     ),
     "Bengali": WishWords(
         tells="পছন্দ | অপছন্দ | ভালোবাসি | আমাকে ডাক* | আমার নাম | সিদ্ধান্ত নিয়েছি | ঠিক করেছি | "
         "বেছে নিয়েছি | চাই | দরকার | বদলে | পরিবর্তে | আর নয় | আর না | মানে আমি | সংশোধন | আসলে | "
-        "অ্যালার্জি | নিরামিষ* | আমার লক্ষ্য",
+        "অ্যালার্জি | নিরামিষ* | আমার লক্ষ্য"
     ),
     "Urdu": WishWords(
         tells="پسند | ناپسند | ترجیح | مجھے بلائیں | مجھے کہیں | میرا نام | فیصلہ کیا | طے کیا | چنا ہے | "
         "منتخب کیا | چاہتا ہوں | چاہتی ہوں | کے بجائے | کی بجائے | کی جگہ | اب نہیں | میرا مطلب | تصحیح | "
-        "دراصل | اصل میں | الرجی | سبزی خور | میرا مقصد",
+        "دراصل | اصل میں | الرجی | سبزی خور | میرا مقصد"
     ),
 }
 
