@@ -37,6 +37,10 @@ SCHEMA = {
     "required": ["path"],
 }
 
+SAID = {"type": "text", "text": WORDS}
+PICTURE_URL = f"data:image/png;base64,{PICTURE}"
+PDF_URL = f"data:application/pdf;base64,{PDF}"
+
 CHAT: Json = {
     "model": "gpt-5",
     "messages": [
@@ -50,15 +54,9 @@ CHAT: Json = {
                     "text": WORDS,
                     "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"},
                 },
-                {
-                    "type": "image_url",
-                    "image_url": {"url": f"data:image/png;base64,{PICTURE}", "detail": "high"},
-                },
+                {"type": "image_url", "image_url": {"url": PICTURE_URL, "detail": "high"}},
                 {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
-                {
-                    "type": "file",
-                    "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"},
-                },
+                {"type": "file", "file": {"filename": "a.pdf", "file_data": PDF_URL}},
                 {"type": "file", "file": {"file_id": "file-1"}},
                 {"type": "input_audio", "input_audio": {"data": SOUND, "format": "mp3"}},
                 {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{SOUND}"}},
@@ -84,12 +82,7 @@ CHAT: Json = {
                 {"id": "call_2", "type": "custom", "custom": {"name": "run", "input": WORDS}},
             ],
         },
-        {
-            "role": "tool",
-            "tool_call_id": "call_1",
-            "name": "read",
-            "content": [{"type": "text", "text": WORDS}],
-        },
+        {"role": "tool", "tool_call_id": "call_1", "name": "read", "content": [SAID]},
         {"role": "tool", "tool_call_id": "call_2", "content": WORDS},
         {"role": "user", "content": WORDS},
     ],
@@ -126,15 +119,12 @@ CHAT: Json = {
 MESSAGES: Json = {
     "model": "claude-opus-5",
     "max_tokens": 100,
-    "system": [
-        {"type": "text", "text": WORDS, "cache_control": {"type": "ephemeral", "ttl": "1h"}},
-        {"type": "text", "text": WORDS},
-    ],
+    "system": [{"type": "text", "text": WORDS, "cache_control": {"type": "ephemeral", "ttl": "1h"}}, SAID],
     "messages": [
         {
             "role": "user",
             "content": [
-                {"type": "text", "text": WORDS},
+                SAID,
                 {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}},
                 {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
                 {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
@@ -152,16 +142,8 @@ MESSAGES: Json = {
                     "source": {"type": "text", "media_type": "text/plain", "data": WORDS},
                 },
                 {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}},
-                {
-                    "type": "document",
-                    "source": {"type": "content", "content": [{"type": "text", "text": WORDS}]},
-                },
-                {
-                    "type": "search_result",
-                    "source": "https://example.org",
-                    "title": WORDS,
-                    "content": [{"type": "text", "text": WORDS}],
-                },
+                {"type": "document", "source": {"type": "content", "content": [SAID]}},
+                {"type": "search_result", "source": "https://example.org", "title": WORDS, "content": [SAID]},
             ],
         },
         {
@@ -216,7 +198,7 @@ MESSAGES: Json = {
                     "tool_use_id": "toolu_1",
                     "toolset_name": "files",
                     "content": [
-                        {"type": "text", "text": WORDS},
+                        SAID,
                         {
                             "type": "document",
                             "context": WORDS,
@@ -258,13 +240,9 @@ RESPONSES: Json = {
             "role": "user",
             "content": [
                 {"type": "input_text", "text": WORDS, "prompt_cache_breakpoint": {"mode": "explicit"}},
-                {"type": "input_image", "image_url": f"data:image/png;base64,{PICTURE}", "detail": "high"},
+                {"type": "input_image", "image_url": PICTURE_URL, "detail": "high"},
                 {"type": "input_image", "file_id": "file-1", "detail": "low"},
-                {
-                    "type": "input_file",
-                    "filename": "a.pdf",
-                    "file_data": f"data:application/pdf;base64,{PDF}",
-                },
+                {"type": "input_file", "filename": "a.pdf", "file_data": PDF_URL},
                 {"type": "input_file", "file_url": "https://example.org/a.pdf"},
             ],
         },
@@ -484,15 +462,16 @@ UNIQUE = frozenset(("id", "call_id", "tool_call_id", "tool_use_id"))
 """Names that two places must share, or a call has no result."""
 
 
-def strings(value: Any, path: Path = ()) -> Iterator[Path]:
-    if isinstance(value, str):
+def find_all(wanted: type, value: Any, path: Path = ()) -> Iterator[Path]:
+    """Where a value holds one of this type."""
+    if isinstance(value, wanted):
         yield path
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         for name, inner in value.items():
-            yield from strings(inner, (*path, name))
+            yield from find_all(wanted, inner, (*path, name))
     elif isinstance(value, list):
         for at, inner in enumerate(value):
-            yield from strings(inner, (*path, at))
+            yield from find_all(wanted, inner, (*path, at))
 
 
 def at(value: Any, path: Path) -> Any:
@@ -509,7 +488,7 @@ def grown(request: Json, path: Path, *, times: int = TIMES) -> Json:
     if text.startswith("data:"):
         head, comma, data = text.partition(",")
         longer = f"{head}{comma}{data * times}"
-    for other in strings(request):
+    for other in find_all(str, request):
         if other == path or (path[-1] in UNIQUE and other[-1] in UNIQUE and at(request, other) == text):
             at(new, other[:-1])[other[-1]] = longer
     return new
@@ -546,7 +525,7 @@ def rate(dialect: str, path: Path) -> int:
     return tokens.RECORDED * 2 if SOUND in text else 2
 
 
-CASES = [(dialect, path) for dialect, request in REQUESTS.items() for path in strings(request)]
+CASES = [(dialect, path) for dialect, request in REQUESTS.items() for path in find_all(str, request)]
 
 
 @pytest.mark.parametrize("dialect", REQUESTS)
@@ -572,16 +551,6 @@ def test_these_requests_are_the_dialects_own(dialect: str) -> None:
     assert all(entry.form == "full" for entry in envelope.entries)
 
 
-def objects(value: Any, path: Path = ()) -> Iterator[Path]:
-    if isinstance(value, dict):
-        yield path
-        for name, inner in value.items():
-            yield from objects(inner, (*path, name))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from objects(inner, (*path, index))
-
-
 MEDIA = frozenset(
     """source image_url input_audio file inlineData fileData outcome prompt_cache_breakpoint cache_control
     citations""".split()
@@ -591,7 +560,7 @@ MEDIA = frozenset(
 NEW = [
     (dialect, path)
     for dialect, request in REQUESTS.items()
-    for path in objects(request)
+    for path in find_all(dict, request)
     if MEDIA.isdisjoint(map(str, path)) and not (path and reason(dialect, path))
 ]
 

@@ -109,25 +109,10 @@ def test_a_model_is_found_however_it_is_written(written: str, name: str) -> None
 
 UNKNOWN = [
     "",
-    "gpt-5.9",
-    "claude-opus-5-9",
-    "claude-opus-5-9-20270101",
-    "gpt-50",
-    "claude",
-    "gpt-",
-    "o39",
-    "qwen3.9-27b",
-    "gpt-4-32k",
-    "gpt-4o-audio-preview",
-    "gpt-4o-realtime-preview-2024-12-17",
-    "gpt-5-image",
-    "gpt-5.3-codex-spark",
-    "gemini-2.5-flash-image-preview",
-    "gemini-2.5-flash-preview-tts",
-    "claude-opus-4-6-fast",
-    "my-gpt-5",
-    "gpt-5-of-mine",
-    "ft:nobody-1:acme::id",
+    *"""gpt-5.9 claude-opus-5-9 claude-opus-5-9-20270101 gpt-50 claude gpt- o39 qwen3.9-27b gpt-4-32k
+    gpt-4o-audio-preview gpt-4o-realtime-preview-2024-12-17 gpt-5-image gpt-5.3-codex-spark
+    gemini-2.5-flash-image-preview gemini-2.5-flash-preview-tts claude-opus-4-6-fast my-gpt-5
+    gpt-5-of-mine ft:nobody-1:acme::id""".split(),
 ]
 
 
