@@ -25,16 +25,13 @@ GENERIC = Framing(name="generic", request=7, message=4, call=8, result=8, tools=
 
 def framing_for(model: str) -> Framing:
     """The framing of a model, by the longest name in the table that its own name begins with."""
-    prefix = longest_prefix(own_name(model), _BY_PREFIX)
-    if prefix is None:
-        return GENERIC
-    return _BY_PREFIX[prefix]
+    return _BY_PREFIX.get(longest_prefix(own_name(model), _BY_PREFIX), GENERIC)
 
 
-def longest_prefix(name: str, table: Mapping[str, object]) -> str | None:
-    """The longest key of a table that a name begins with."""
+def longest_prefix(name: str, table: Mapping[str, object]) -> str:
+    """The longest key of a table that a name begins with; "" without one."""
     prefixes = [prefix for prefix in table if name.startswith(prefix)]
-    return max(prefixes, key=len, default=None)
+    return max(prefixes, key=len, default="")
 
 
 def _framing(

@@ -40,9 +40,7 @@ def _text_counter(model: str) -> Counter:
             continue
         return counter
     prefix = longest_prefix(own_name(model), _FAMILIES)
-    if prefix is None:
-        return estimate_for("unknown")
-    return estimate_for(_FAMILIES[prefix])
+    return estimate_for(_FAMILIES.get(prefix, "unknown"))
 
 
 _FAMILIES = {

@@ -41,20 +41,14 @@ MOST = 65_536
 def for_model(model: str) -> Counter:
     """The counter of a Claude model. One that was not probed has the newest vocabulary, with no claim."""
     prefix = longest_prefix(own_name(model), _GENERATIONS)
-    if prefix is None:
-        raise _no_tokenizer(model)
-    number, measured = _GENERATIONS[prefix]
+    number, measured = _GENERATIONS.get(prefix, ("", False))
     if not number:
-        raise _no_tokenizer(model)
+        raise BadInput(
+            f"no tokenizer is known for model {model!r}",
+            place="claude.for_model",
+            hint="use counter_for(model) for an estimate",
+        )
     return _counter(number, measured)
-
-
-def _no_tokenizer(model: str) -> BadInput:
-    return BadInput(
-        f"no tokenizer is known for model {model!r}",
-        place="claude.for_model",
-        hint="use counter_for(model) for an estimate",
-    )
 
 
 def version(number: str) -> Counter:

@@ -41,7 +41,7 @@ def for_model(model: str) -> Counter:
     """
     name = own_name(model)
     prefix = longest_prefix(name, _ENCODINGS)
-    if prefix is None or _WORD_GOES_ON.match(name, len(prefix)):
+    if not prefix or _WORD_GOES_ON.match(name, len(prefix)):
         raise BadInput(
             f"no OpenAI encoding is known for model {model!r}",
             place="for_model",

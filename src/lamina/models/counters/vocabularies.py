@@ -182,7 +182,7 @@ def for_model(model: str) -> Counter:
     """The counter of a model by its name. It claims no more than what the table says."""
     name = own_name(model)
     prefix = longest_prefix(name, _VOCABULARIES)
-    if prefix is None:
+    if not prefix:
         raise BadInput(
             f"no vocabulary is known for model {model!r}",
             place="for_model",
