@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
+from lamina import BadInput, build
 from lamina.core import tokens
-from lamina.core.build import build
 from lamina.core.scale import UNREAD_PARAMETERS, snake
 from lamina.core.tokens import SEALED_BYTES, STRICT
 from lamina.core.tool_definitions import UNREAD_OF_TOOLS
 from lamina.dialects import DIALECTS
 from lamina.dialects.extra_fields import UNREAD
-from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
 
 Json = dict[str, Any]

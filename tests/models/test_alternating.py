@@ -10,10 +10,10 @@ from google.genai.types import GenerateContentConfig
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, Ledger, Policy, fit_request
-from lamina.core.tokens import ESTIMATE, STRICT, Counter
-from lamina.dialects.usage import Usage
-from lamina.fitting.request import Fitted
+from lamina import Budget, Fitted, Ledger, Policy, fit_request
+from lamina.core import Counter
+from lamina.core.tokens import ESTIMATE, STRICT
+from lamina.dialects import Usage
 from lamina.fitting.server_reports import calibrate_ledger
 from lamina.models.counters import counter_for
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina.core.tokens import Counter, estimate_for
-from lamina.errors import BadInput
+from lamina import BadInput
+from lamina.core import Counter
+from lamina.core.tokens import estimate_for
 from lamina.models.counters import claude
 from lamina.models.counters.count_guard import LONGEST
 from tests.examples import up_to

@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
-from lamina.core.tokens import Counter, estimate_for
-from lamina.errors import BadInput
+from lamina import BadInput
+from lamina.core import Counter
+from lamina.core.tokens import estimate_for
 from lamina.models.counters import claude, counter_for, openai, vocabularies
 from lamina.models.framing import framing_for
 

@@ -10,24 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from lamina import BadInput, Budget, RequestHead
 from lamina.core.cut_target import derive_limits
 from lamina.core.text.estimate import FAMILIES
-from lamina.core.values import Budget, RequestHead
-from lamina.errors import BadInput
+from lamina.models import AS_OF, Model, Prices, listed_models, load_models, model, price_of
 from lamina.models import facts as models
-from lamina.models.facts import (
-    AS_OF,
-    VARIABLE,
-    Model,
-    Prices,
-    Tier,
-    find_model,
-    listed_models,
-    load_models,
-    model,
-    model_or_none,
-    price_of,
-)
+from lamina.models.facts import VARIABLE, Tier, find_model, model_or_none
 from lamina.models.names import is_named, key_of, tail_of
 from tests.bounded import bounded_work
 

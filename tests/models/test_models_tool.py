@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lamina.models.facts import Hours, Prices, Tier, listed_models
+from lamina.models import Prices, listed_models
+from lamina.models.facts import Hours, Tier
 from tools import models as tool
 
 ABOUT = {"name": "litellm", "file": "prices.json", "version": "1.2.3", "released": "2026-01-02"}
