@@ -314,7 +314,7 @@ def test_replies_take_nothing_from_words_that_must_stand(talk: list[tuple[str, s
         RunText([ReadSegment(turn) for turn in turns]), words_limit=limit, notes_limit=0, verbatim=True
     )
     assert texts.whole or not alone.whole
-    assert texts.said <= limit
+    assert texts.speech_size <= limit
 
 
 def read_steps(texts: Sequence[str]) -> list[Segment]:

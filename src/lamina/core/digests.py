@@ -89,7 +89,7 @@ class DigestText(NamedTuple):
         return "\n".join(filter(None, (self.replies, self.done)))
 
     @property
-    def said(self) -> int:
+    def speech_size(self) -> int:
         """Characters of what the user and the assistant said."""
         return len(self.words) + len(self.replies)
 
@@ -117,14 +117,14 @@ def write_within(
         verbatim=verbatim,
     )
     if not run_text.has_calls:
-        names_limit = min(names_limit, size.total + TITLE_ROOM - texts.said - len(texts.done))
+        names_limit = min(names_limit, size.total + TITLE_ROOM - texts.speech_size - len(texts.done))
     done = _add_names(texts, run_text, limit=names_limit)
-    left = size.total + TITLE_ROOM - texts.said - len(done)
+    left = size.total + TITLE_ROOM - texts.speech_size - len(done)
     if not texts.complete and left > LEAST:
         # Few notes or names leave room, and what was said has the first claim on it.
         texts = write_digest(
             run_text,
-            words_limit=max(least, min(needed, texts.said + left)),
+            words_limit=max(least, min(needed, texts.speech_size + left)),
             notes_limit=0,
             later_rules=later_rules,
             verbatim=verbatim,
@@ -160,7 +160,7 @@ def _add_names(texts: DigestText, run_text: RunText, *, limit: int) -> str:
     is known when the cut ends: `cut_digests` then puts others into their room. What names leave of it is for
     short results that later calls still used, and for facts that were read.
     """
-    listed = list_names(run_text.names, limit=limit, shown=f"{texts.words}\n{texts.notes}")
+    listed = list_names(run_text.names, limit=limit, in_sight=f"{texts.words}\n{texts.notes}")
     lines = [texts.done] if texts.done else []
     if listed:
         lines.append(f"{NAMES_LABEL}{listed}")

@@ -167,12 +167,13 @@ def to_one_line(text: str, width: int) -> str:
     return shorten(" ".join(words), width - 4)
 
 
-def list_names(counts: Counter[str], *, limit: int, shown: str = "") -> str:
+def list_names(counts: Counter[str], *, limit: int, in_sight: str = "") -> str:
     """Names that were counted, most frequent first, with commas, in at most `limit` characters.
 
-    A name that stands in `shown` is not listed again.
+    A name that stands in `in_sight` is not listed again.
     """
-    return list_first_names((name for name, _ in counts.most_common()), limit=limit, in_sight=_Sight(shown))
+    names = (name for name, _ in counts.most_common())
+    return list_first_names(names, limit=limit, in_sight=_Sight(in_sight))
 
 
 class _Sight:

@@ -25,7 +25,7 @@ from lamina.core.text.sentences import (
     split_sentences,
 )
 
-_TOLD = re.compile(
+_ONLY_TOLD = re.compile(
     r"(?:don't|do not|dont) (?:worry|hesitate|be afraid|give up|know|feel|mind|want|like|think|have to|"
     r"need to|get me|forget(?! to))|"
     r"never (?:been|saw|seen|heard|tried|knew|thought|had|mind|gets?|give up|responded|misses|ceases)|"
@@ -219,7 +219,7 @@ def _sets_rule(folded: str) -> bool:
             return True
         word_before = "".join(split_words(folded[:place])[-1:]).strip(",;:")
         is_subordinate = word_before in rule_words.ASKED_BEFORE
-        if not is_subordinate and not _TOLD.match(folded, place + len("you ")):
+        if not is_subordinate and not _ONLY_TOLD.match(folded, place + len("you ")):
             return True
     return any(not _only_tells(folded, place) for place in rule_words.habits().find_all(folded))
 
@@ -259,7 +259,7 @@ def _is_order(folded: str, place: int) -> bool:
     It begins its clause (`Always use tabs`), or a verb does (`use tabs always`), or something is demanded
     (`files should never be empty`).
     """
-    if _TOLD.match(folded, place):
+    if _ONLY_TOLD.match(folded, place):
         return False
     order = rule_words.orders().read(folded, place)
     if order in rule_words.CONDITIONS:
