@@ -371,6 +371,84 @@ def test_clauses_have_all_the_words_of_their_sentence() -> None:
     assert " ".join(clauses) == longer.text
 
 
+DEMANDED = """
+Use tabs and never touch vendor/.
+We work with tabs here, so never use spaces.
+All commits must be signed.
+Every file must have a licence header.
+Your code should never use eval.
+It should always be UTF-8.
+Format dates always as MM/DD/YYYY.
+Whenever I ask for code, use tabs.
+By default answer in German.
+Don't forget to run the tests.
+You need to ask before you delete anything.
+Every time you finish, run make lint.
+Usa siempre comillas simples.
+Cuando yo pregunte algo, responde siempre con un ejemplo.
+Quiero que siempre me respondas en inglés.
+Utilise toujours des tabulations.
+Je veux que tu répondes toujours en anglais.
+Nunca apague os registros.
+Schreib die Tests immer zuerst.
+Ich möchte, dass du immer Deutsch sprichst.
+Selalu panggil saya Budi.
+Всегда отвечай мне на русском.
+मुझे हमेशा हिंदी में जवाब दें।
+আমাকে সবসময় বাংলায় লিখবেন।
+اكتب دائما بالعربية.
+ہمیشہ اردو میں بات کریں۔
+以后每次都要先告诉我结论。
+请一直用中文跟我说话。
+必ず日本語で答えてください。
+""".strip().split("\n")
+
+TOLD = """
+As always, I appreciate your help.
+I also don't mind spending a little more.
+I'm looking forward to hearing what you have to say.
+Whenever I called, somebody was there.
+It must have been a great evening.
+Learning a new language is always fun.
+They cheer us up and always make us smile.
+Never heard of it, but it sounds good.
+Don't worry about the snacks.
+Taking a break is a must.
+Siempre he vivido en Madrid.
+Yo nunca como carne.
+Ella siempre llega tarde, pero es buena.
+J'ai toujours aimé la mer.
+Il n'était jamais content.
+Nous allons toujours au même café.
+Eu sempre morei em Lisboa.
+Nunca fui ao Brasil.
+Ich gehe nie vor Mitternacht schlafen.
+Das war schon immer mein Traum.
+Saya selalu bangun pagi.
+Я всегда встаю рано.
+Это никогда не было просто.
+मैं हमेशा सुबह दौड़ता हूँ।
+वह कभी भी देर से नहीं आती।
+আমি সবসময় ভোরে উঠি।
+أنا دائما أستيقظ مبكرا.
+كانت جدتي دائما تطبخ لنا.
+میں ہمیشہ صبح اٹھتا ہوں۔
+他们每次都迟到。
+私はいつも早く寝ます。
+""".strip().split("\n")
+
+
+@pytest.mark.parametrize("sentence", DEMANDED)
+def test_what_is_demanded_is_a_rule(sentence: str) -> None:
+    assert weigh_sentence(sentence) == "rule"
+
+
+@pytest.mark.parametrize("sentence", TOLD)
+def test_what_is_only_told_is_no_rule(sentence: str) -> None:
+    """A false rule would stand whole in every later digest, in the place of what the user told."""
+    assert weigh_sentence(sentence) in ("hint", "")
+
+
 # Wishes.
 
 
