@@ -87,6 +87,7 @@ async def a_list_goes_page_by_page(trial: StoreTrial) -> None:
         expect_equal(pages, whole)
         await expect_value(store.list(trial.workspace, limit=3), whole[:3])
         await expect_value(store.list(trial.workspace, limit=0), [])
+        await expect_value(store.list(trial.workspace, limit=2**70), whole)
         await expect_value(
             store.list(trial.workspace, after="b\0"), [one for one in whole if one.conversation > "b"]
         )

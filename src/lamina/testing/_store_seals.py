@@ -5,7 +5,18 @@ from __future__ import annotations
 import anyio
 
 from lamina.errors import KeyNeeded, WrongKey
-from lamina.stores.port import HEADER, ListedConversation, RecordPage, Rekeyable, StoredHead, Where, Within
+from lamina.stores.port import (
+    HEADER,
+    BodiesReadable,
+    ListedConversation,
+    Measurable,
+    RecordPage,
+    Rekeyable,
+    StatesReadable,
+    StoredHead,
+    Where,
+    Within,
+)
 from lamina.testing._store_trial import (
     StorePromise,
     StoreTrial,
@@ -34,6 +45,12 @@ async def a_sealed_store_gives_nothing_without_its_key(trial: StoreTrial) -> Non
                 await expect_error(store.replace(where, {0: b"plain"}, expect=1), KeyNeeded)
         await expect_error(store.list(trial.workspace), KeyNeeded)
         await expect_error(store.list(f"{trial.workspace}-other"), KeyNeeded)
+        if isinstance(store, Measurable):
+            await expect_error(store.sizes(trial.workspace), KeyNeeded)
+        if isinstance(store, StatesReadable):
+            await expect_error(store.states(trial.workspace), KeyNeeded)
+        if isinstance(store, BodiesReadable):
+            await expect_error(store.bodies(trial.workspace, ["sealed"]), KeyNeeded)
         expected = RecordPage(records=number_bodies(b"\x01sealed"), head=StoredHead(count=1, state=b"\x01"))
         await expect_value(store.read(inner), expected)
         await expect_value(store.list(inner.workspace), [ListedConversation(conversation="sealed", count=1)])

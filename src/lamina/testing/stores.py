@@ -58,6 +58,9 @@ SECONDS = 300
 
 LARGE = 5_000_000
 
+HUGE = 2**70
+"""A number too large for a database."""
+
 WALK = 400
 """Calls of one walk."""
 
@@ -105,7 +108,7 @@ async def order_is_kept(trial: StoreTrial) -> None:
 
 
 async def a_read_finds_what_it_names(trial: StoreTrial) -> None:
-    """`after`, `last`, `at` and `limit`, with none, some and more than there are."""
+    """`after`, `last`, `at` and `limit`: none, some, more than there are, more than a database can count."""
     reads: list[tuple[dict[str, int | list[int]], list[int]]] = [
         ({"after": 0}, [0, 1, 2, 3, 4]),
         ({"after": 3}, [3, 4]),
@@ -124,6 +127,10 @@ async def a_read_finds_what_it_names(trial: StoreTrial) -> None:
         ({"limit": 99}, [0, 1, 2, 3, 4]),
         ({"after": 1, "limit": 2}, [1, 2]),
         ({"at": [0, 2, 4], "limit": 2}, [0, 2]),
+        ({"after": HUGE}, []),
+        ({"last": HUGE}, [0, 1, 2, 3, 4]),
+        ({"at": [HUGE, 1]}, [1]),
+        ({"limit": HUGE}, [0, 1, 2, 3, 4]),
     ]
     everything = number_bodies(*make_bodies(5))
     async with trial.open() as store:
@@ -246,6 +253,7 @@ async def a_deletion_on_condition_spares_what_came_later(trial: StoreTrial) -> N
             return
         await expect_value(store.withdraw(trial.where, was=b"s"), value=False)
         await store.append(trial.where, [b"a"], state=b"s")
+        await expect_error(store.withdraw(trial.where, was="s"), BadInput)  # type: ignore[arg-type]
         for state in (b"", b"t"):
             await expect_error(store.withdraw(trial.where, was=state), Conflict)
         await expect_bodies(store.read(trial.where), [b"a"])

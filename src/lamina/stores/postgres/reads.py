@@ -175,6 +175,8 @@ _STATES = """
 
 async def read_bodies(call: ConnectionCall, workspace: str, names: list[str]) -> dict[str, list[bytes]]:
     """The records of these conversations. Neither their checksums nor their heads are looked at."""
+    values = {"workspace": str(workspace), "reserved": RESERVED, "header": HEADER.conversation}
+    check_key(workspace, sealed=await select_flag(call.connection, IS_SEALED, values))
     cursor = call.connection.cursor(binary=True)
     await cursor.execute(_BODIES, {"workspace": str(workspace), "names": names})
     bodies: dict[str, list[bytes]] = {}
