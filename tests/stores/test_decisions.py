@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from lamina.errors import BadInput, Tampered
-from lamina.stores import MemoryStore, Where
+from lamina.stores import Where
 from lamina.stores.address import open_store
 from lamina.stores.port import Measurable
 from lamina.stores.sealed.documents import Header, encode_document, new_header, parse_document
@@ -20,20 +19,6 @@ from lamina.stores.sqlite.store import can_write
 from tests.sessions.talking import awaited
 
 WHERE = Where(workspace="team", conversation="talk")
-
-
-@awaited
-async def test_a_place_is_a_whole_number_from_0_on() -> None:
-    store = MemoryStore()
-    await store.append(WHERE, [b"one", b"two", b"three"], expect=0)
-    page = await store.read(WHERE, at=[0, 2])
-    assert [record.body for record in page.records] == [b"one", b"three"]
-    wrong: Any
-    for wrong in ("1", 1.5, None):
-        with pytest.raises(BadInput, match="whole number"):
-            await store.read(WHERE, at=[wrong])
-    with pytest.raises(BadInput, match="count from 0"):
-        await store.read(WHERE, at=[-1])
 
 
 @awaited

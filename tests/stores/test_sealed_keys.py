@@ -196,12 +196,6 @@ def test_a_derived_key_depends_on_words_salt_method_and_cost() -> None:
     assert derivation(CHEAP).salt != derivation(CHEAP).salt
 
 
-@pytest.mark.parametrize("cost", [(8, 1, 1), (19_455, 2, 1), (65_536, 1, 4), (2**31, 3, 4), (65_536, 3, 0)])
-def test_a_cost_out_of_bounds_is_refused(cost: tuple[int, int, int]) -> None:
-    with pytest.raises(BadInput):
-        Cost(memory=cost[0], passes=cost[1], lanes=cost[2])
-
-
 def test_an_unknown_derivation_is_refused() -> None:
     words = Passphrase("a quiet harbour of 7 lamps")
     for method, salt in (("sha256", bytes(16)), (ARGON2ID, b"short")):
