@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import signal
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,8 +16,10 @@ from lamina.errors import Broken
 from lamina.stores.files import FilesStore, open_files
 from lamina.stores.files.disk import is_record_file
 from lamina.stores.port import Once, RecordPage, StoredHead, Where
-from lamina.testing._store_races import check_linear
-from tests.stores.files_disk import Cache, Died, at_call, in_memory
+from tests.stores.files_disk import Died, at_call, in_memory
+from tests.torture import shim
+from tests.torture.children import Say, failure
+from tests.torture.medium import Journal
 
 WHERE = Where("w", "c")
 ONCE = Once(key="turn", digest=b"d")
@@ -146,72 +145,45 @@ def test_a_retried_turn_is_kept_once_wherever_the_first_try_died(tmp_path: Path)
 
 
 def test_a_power_cut_at_any_call_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    for number in itertools.count(1, STEP):
-        folder, acknowledged = tmp_path / str(number), [RecordPage()]
-        folder.mkdir()
-        cache = Cache(folder)
-        with cache.watching(), at_call(number, Died) as calls, suppress(Died):
-            anyio.run(works, folder, acknowledged)
-        for cut in range(CUTS):
-            after = tmp_path / f"{number}-{cut}"
-            cache.cut(after, Random(1000 * number + cut))  # noqa: S311
+    pages: list[RecordPage] = [RecordPage()]
+
+    async def keep(store: FilesStore) -> None:
+        pages.append(await store.read(WHERE))
+
+    anyio.run(works, tmp_path / "whole", keep)
+    live = tmp_path / "live"
+    live.mkdir()
+
+    def work(say: Say) -> None:
+        async def tell(_: FilesStore) -> None:
+            say("0")
+
+        anyio.run(works, live, tell)
+
+    calls, said = shim.recorded(work, str(live))
+    assert not failure(said)
+    journal = Journal(str(live), calls)
+    assert journal.acknowledged(len(journal)) == len(pages) - 1
+    for cut in range(0, len(journal) + 1, STEP):
+        acknowledged = journal.acknowledged(cut)
+        for number in range(CUTS):
+            after = tmp_path / f"{cut}-{number}"
+            journal.lay_out(cut, Random(1000 * cut + number), after)  # noqa: S311
             page = anyio.run(reread, after)
-            assert page == acknowledged[-1] or is_next(page, acknowledged[-1]), (number, cut)
-            assert stray(after, page) == [], (number, cut)
-        if len(calls) < number:
-            break
-    assert number > 100
+            assert page in pages[acknowledged : acknowledged + 2], (cut, number)
+            assert stray(after, page) == [], (cut, number)
 
 
 STEP, CUTS = 3, 3
 """Every so many calls, and how often the power fails there."""
 
 
-async def works(folder: Path, acknowledged: list[RecordPage]) -> None:
-    """Appends and replacements, and what was there after each."""
+async def works(folder: Path, acknowledge: Callable[[FilesStore], Awaitable[None]]) -> None:
+    """Appends and replacements, each of which is acknowledged."""
     async with open_files(folder) as store:
         for turns in range(3):
             once = Once(key=str(turns), digest=b"d")
             await store.append(WHERE, [b"{}", b"a%d" % turns], once=once, state=b"a%d" % turns)
-            acknowledged.append(await store.read(WHERE))
+            await acknowledge(store)
             await store.replace(WHERE, {0: b"%d" % turns}, expect=2 * turns + 2, state=b"r%d" % turns)
-            acknowledged.append(await store.read(WHERE))
-
-
-def is_next(page: RecordPage, least: RecordPage) -> bool:
-    """What was under way may have happened, wholly."""
-    turns = least.head.count // 2
-    bodies, before = ([record.body for record in each.records] for each in (page, least))
-    if least.head.state.startswith(b"a"):
-        return bodies == [b"%d" % (turns - 1), *before[1:]] and page.head.state == b"r%d" % (turns - 1)
-    return bodies == [*before, b"{}", b"a%d" % turns] and page.head.state == b"a%d" % turns
-
-
-def child(*words: object) -> subprocess.Popen[bytes]:
-    command = [sys.executable, str(Path(__file__).with_name("files_writer.py")), *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE)
-
-
-def test_what_was_acknowledged_before_kill_9_is_there(tmp_path: Path) -> None:
-    dice, number = Random(3), 0  # noqa: S311
-    for _ in range(3):
-        with child("for-ever", tmp_path, number) as process:
-            assert process.stdout is not None
-            last = int(process.stdout.readline())
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=dice.uniform(0, 0.1))
-            process.send_signal(signal.SIGKILL)
-            last = max([last, *map(int, process.stdout.read().split(b"\n")[:-1])])
-        page = anyio.run(reread, tmp_path)
-        number = len(page.records) // 3
-        assert last < number <= last + 2
-        assert [record.body for record in page.records] == [
-            b"%d/%d" % (each, part) for each in range(number) for part in range(3)
-        ]
-        assert page.head.state == b"%d" % (number - 1)
-
-
-def test_processes_make_one_history(tmp_path: Path) -> None:
-    with child("turns", tmp_path / "new", 8, 10) as process:
-        assert process.wait(timeout=300) == 0
-    check_linear(anyio.run(reread, tmp_path / "new"), writers=8, turns=10)
+            await acknowledge(store)

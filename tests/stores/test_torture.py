@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from lamina.errors import BadInput
@@ -16,10 +15,10 @@ from lamina.testing.cases import Conformance
 from tests.torture import Effort, Place, Trial, place_at, suite, trials
 
 SHORT = Effort(
-    kills=2,
+    kills=3,
     cuts=3,
     failures=60,
-    turns=3,
+    turns=8,
     erasures=1,
     copies=2,
     lies=6,
@@ -62,10 +61,9 @@ def test_nothing_is_lost(url: str, name: str) -> None:
 
 
 def test_nothing_is_lost_on_postgres() -> None:
-    effort = msgspec.structs.replace(SHORT, kills=2)
     chosen = ("kill -9", "server killed", "concurrent writers", "erasure by key")
     with place_at("postgres:") as place:
-        for trial in trials(place, effort):
+        for trial in trials(place, SHORT):
             if trial.name in chosen:
                 _holds(trial, set())
 
