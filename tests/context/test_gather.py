@@ -23,6 +23,7 @@ from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
 from lamina.workspace.workspace import Workspace
+from tests.sessions.talking import awaited
 
 
 def finds(*texts: str, wait: float = 0) -> Source:
@@ -179,27 +180,22 @@ def test_a_persona_is_said_once_until_it_changes(tmp_path: Path) -> None:
     assert not len(gathered(persona(" ")))
 
 
-def test_a_session_tells_the_model_one_time_and_moves_no_prefix_for_it() -> None:
+@awaited
+async def test_a_session_tells_the_model_one_time_and_moves_no_prefix_for_it() -> None:
     minutes = iter(range(0, 600, 7))
     start = datetime(2026, 1, 2, 9, 0, tzinfo=UTC)
-
-    async def talk() -> None:
-        source = clock(lambda: start + timedelta(minutes=next(minutes)))
-        opened_session = Session.open(
-            MemoryStore(), "a", model="gpt-5", sources=[source], settings=Settings()
-        )
-        async with opened_session as session:
-            sent: list[list[dict[str, Any]]] = []
-            for number in range(13):
-                await session.ask(f"question {number}")
-                sent.append((await session.request())["messages"])
-                assert session.report().continues
-                await session.record(f"answer {number}")
-            for messages in sent:
-                now = [message for message in messages if "<now>" in str(message["content"])]
-                assert now == messages[-1:]
-            for before, after in pairwise(sent):
-                assert after[: len(before) - 1] == before[:-1]
-            assert session.ledger.cuts == ()
-
-    anyio.run(talk)
+    source = clock(lambda: start + timedelta(minutes=next(minutes)))
+    opened_session = Session.open(MemoryStore(), "a", model="gpt-5", sources=[source], settings=Settings())
+    async with opened_session as session:
+        sent: list[list[dict[str, Any]]] = []
+        for number in range(13):
+            await session.ask(f"question {number}")
+            sent.append((await session.request())["messages"])
+            assert session.report().continues
+            await session.record(f"answer {number}")
+        for messages in sent:
+            now = [message for message in messages if "<now>" in str(message["content"])]
+            assert now == messages[-1:]
+        for before, after in pairwise(sent):
+            assert after[: len(before) - 1] == before[:-1]
+        assert session.ledger.cuts == ()

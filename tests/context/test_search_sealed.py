@@ -29,6 +29,7 @@ from lamina.stores.postgres import open_postgres
 from lamina.stores.sealed import Sealed, add_key, generate, make_primary, rekey, rewrap, shred
 from lamina.stores.sqlite import open_sqlite
 from tests.servers.postgres import shared
+from tests.sessions.talking import awaited
 
 KEY = generate()
 CHAT, OTHER = Where("team", "chat"), Where("team", "other")
@@ -168,36 +169,31 @@ def test_a_plain_store_forgets_the_index_of_a_deleted_conversation(
     assert found_on_disk(tmp_path, schema) == set()
 
 
-def test_without_the_key_there_is_no_index(within: Opening) -> None:
-    async def trial() -> None:
-        async with sealed_in(within) as store, open_search(store, workspace="team") as index:
-            await index.replace("chat", [Chunk(text="xylophone")])
-        async with within() as closed:
-            with pytest.raises(KeyNeeded):
-                await open_search(closed, workspace="team").__aenter__()
-            with pytest.raises(WrongKey):
-                await open_search(Sealed(closed, generate()), workspace="team").__aenter__()
-
-    anyio.run(trial)
+@awaited
+async def test_without_the_key_there_is_no_index(within: Opening) -> None:
+    async with sealed_in(within) as store, open_search(store, workspace="team") as index:
+        await index.replace("chat", [Chunk(text="xylophone")])
+    async with within() as closed:
+        with pytest.raises(KeyNeeded):
+            await open_search(closed, workspace="team").__aenter__()
+        with pytest.raises(WrongKey):
+            await open_search(Sealed(closed, generate()), workspace="team").__aenter__()
 
 
-def test_an_index_goes_over_to_another_key_with_the_rest(within: Opening) -> None:
+@awaited
+async def test_an_index_goes_over_to_another_key_with_the_rest(within: Opening) -> None:
     new = generate()
-
-    async def trial() -> None:
-        async with sealed_in(within) as store:
-            async with open_search(store, workspace="team") as index:
-                await index.replace("chat", [Chunk(text="xylophone")])
-            await make_primary(store, await add_key(store, new))
-            assert await rewrap(store) > 0
-            assert await rekey(store, search_place(CHAT) or CHAT) == 1
-        async with (
-            within() as store_within,
-            open_search(Sealed(store_within, new), workspace="team") as index,
-        ):
-            assert await texts(index, "xylophone") == ["xylophone"]
-
-    anyio.run(trial)
+    async with sealed_in(within) as store:
+        async with open_search(store, workspace="team") as index:
+            await index.replace("chat", [Chunk(text="xylophone")])
+        await make_primary(store, await add_key(store, new))
+        assert await rewrap(store) > 0
+        assert await rekey(store, search_place(CHAT) or CHAT) == 1
+    async with (
+        within() as store_within,
+        open_search(Sealed(store_within, new), workspace="team") as index,
+    ):
+        assert await texts(index, "xylophone") == ["xylophone"]
 
 
 @pytest.mark.parametrize("address", ["{}/chats.db", "files:{}/chats"])

@@ -29,6 +29,7 @@ from lamina.stores.sealed import (
     verify,
 )
 from lamina.testing.stores import store as promises
+from tests.sessions.talking import awaited
 
 HERE = Where("team", "alice")
 KEY, NEW = generate(), generate()
@@ -111,14 +112,12 @@ async def collect(items: AsyncIterator[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("faulty", [SamePage, GoesBack, NeverOrdered])
-def test_a_list_that_does_not_rise_is_damage(faulty: type[MemoryStore]) -> None:
-    async def trial() -> None:
-        within = faulty()
-        for name in ("a", "b", "c"):
-            await within.append(Where("team", name), [b"x"])
-        assert isinstance(await in_time(collect(every_conversation(within, "team", page=2))), Damaged)
-
-    anyio.run(trial)
+@awaited
+async def test_a_list_that_does_not_rise_is_damage(faulty: type[MemoryStore]) -> None:
+    within = faulty()
+    for name in ("a", "b", "c"):
+        await within.append(Where("team", name), [b"x"])
+    assert isinstance(await in_time(collect(every_conversation(within, "team", page=2))), Damaged)
 
 
 LISTING: dict[str, Callable[[Sealed], Awaitable[Any]]] = {
@@ -131,26 +130,22 @@ LISTING: dict[str, Callable[[Sealed], Awaitable[Any]]] = {
 
 @pytest.mark.parametrize("work", LISTING.values(), ids=LISTING.keys())
 @pytest.mark.parametrize("faulty", [SamePage, GoesBack, NeverOrdered])
-def test_no_walk_over_a_sealed_store_goes_on_for_ever(
+@awaited
+async def test_no_walk_over_a_sealed_store_goes_on_for_ever(
     faulty: type[MemoryStore], work: Callable[[Sealed], Awaitable[Any]]
 ) -> None:
-    async def trial() -> None:
-        sealed = await filled(faulty())
-        assert isinstance(await in_time(work(sealed)), Damaged)
-
-    anyio.run(trial)
+    sealed = await filled(faulty())
+    assert isinstance(await in_time(work(sealed)), Damaged)
 
 
 @pytest.mark.parametrize("faulty", [SameRecords, GivesNothing])
-def test_records_that_do_not_follow_are_damage(faulty: type[MemoryStore]) -> None:
-    async def trial() -> None:
-        within = faulty()
-        await within.append(HERE, [b"a", b"b", b"c"])
-        error = await in_time(collect(every_record(within, HERE, page=2)))
-        assert isinstance(error, Damaged)
-        assert error.conversation == "alice"
-
-    anyio.run(trial)
+@awaited
+async def test_records_that_do_not_follow_are_damage(faulty: type[MemoryStore]) -> None:
+    within = faulty()
+    await within.append(HERE, [b"a", b"b", b"c"])
+    error = await in_time(collect(every_record(within, HERE, page=2)))
+    assert isinstance(error, Damaged)
+    assert error.conversation == "alice"
 
 
 READING: dict[str, Callable[[Sealed], Awaitable[Any]]] = {
@@ -162,14 +157,12 @@ READING: dict[str, Callable[[Sealed], Awaitable[Any]]] = {
 
 @pytest.mark.parametrize("work", READING.values(), ids=READING.keys())
 @pytest.mark.parametrize("faulty", [SameRecords, GivesNothing])
-def test_no_reading_of_a_sealed_store_goes_on_for_ever(
+@awaited
+async def test_no_reading_of_a_sealed_store_goes_on_for_ever(
     faulty: type[MemoryStore], work: Callable[[Sealed], Awaitable[Any]]
 ) -> None:
-    async def trial() -> None:
-        sealed = await filled(faulty())
-        assert (await in_time(work(sealed))).conversation == "alice"
-
-    anyio.run(trial)
+    sealed = await filled(faulty())
+    assert (await in_time(work(sealed))).conversation == "alice"
 
 
 async def _finish_after_rekey(sealed: Sealed, within: Refuses) -> None:
@@ -195,13 +188,11 @@ WRITING: dict[str, Callable[[Sealed, Refuses], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("work", WRITING.values(), ids=WRITING.keys())
-def test_no_write_is_tried_for_ever(work: Callable[[Sealed, Refuses], Awaitable[Any]]) -> None:
-    async def trial() -> None:
-        within = Refuses()
-        sealed = await filled(within)
-        assert (await in_time(work(sealed, within))).conversation in ("alice", "c", "")
-
-    anyio.run(trial)
+@awaited
+async def test_no_write_is_tried_for_ever(work: Callable[[Sealed, Refuses], Awaitable[Any]]) -> None:
+    within = Refuses()
+    sealed = await filled(within)
+    assert (await in_time(work(sealed, within))).conversation in ("alice", "c", "")
 
 
 def test_a_primary_key_that_cannot_be_set_is_not_tried_for_ever() -> None:
@@ -245,31 +236,27 @@ class OldAndNew(MemoryStore):
         return await super().append(where, records, **arguments)
 
 
-def test_a_store_that_alternates_between_two_states_is_left_in_the_end() -> None:
-    async def trial() -> None:
-        within = OldAndNew()
-        sealed = await filled(within)
-        inner = sealed.vault.inner(HERE)
-        older = (await within.read(inner, last=0)).head.state
-        await sealed.append(HERE, [], state=b"another")
-        within.older[inner] = older
-        assert (await in_time(sealed.append(HERE, [b"x"]))).conversation == "alice"
-
-    anyio.run(trial)
+@awaited
+async def test_a_store_that_alternates_between_two_states_is_left_in_the_end() -> None:
+    within = OldAndNew()
+    sealed = await filled(within)
+    inner = sealed.vault.inner(HERE)
+    older = (await within.read(inner, last=0)).head.state
+    await sealed.append(HERE, [], state=b"another")
+    within.older[inner] = older
+    assert (await in_time(sealed.append(HERE, [b"x"]))).conversation == "alice"
 
 
 @pytest.mark.parametrize("batch", [0, -1])
-def test_a_batch_of_nothing_is_refused(batch: int) -> None:
-    async def trial() -> None:
-        sealed = await filled(MemoryStore())
-        for work in (rekey(sealed, HERE, batch=batch), verify(sealed, HERE, batch=batch)):
-            with anyio.fail_after(30), pytest.raises(BadInput):
-                await work
-        with pytest.raises(BadInput):
-            await collect(every_record(sealed, HERE, page=batch))
-        assert (await anchor(sealed, HERE)).count == 3
-
-    anyio.run(trial)
+@awaited
+async def test_a_batch_of_nothing_is_refused(batch: int) -> None:
+    sealed = await filled(MemoryStore())
+    for work in (rekey(sealed, HERE, batch=batch), verify(sealed, HERE, batch=batch)):
+        with anyio.fail_after(30), pytest.raises(BadInput):
+            await work
+    with pytest.raises(BadInput):
+        await collect(every_record(sealed, HERE, page=batch))
+    assert (await anchor(sealed, HERE)).count == 3
 
 
 def test_attempts_end() -> None:
@@ -279,20 +266,18 @@ def test_attempts_end() -> None:
     assert seen == [0, 1, 2]
 
 
-def test_whole_walks_are_whole() -> None:
-    async def trial() -> None:
-        within = MemoryStore()
-        names = [f"{number:03}" for number in range(25)]
-        for name in names:
-            await within.append(Where("team", name), [name.encode()] * 25)
-        for page in (1, 24, 25, 26):
-            listed = await collect(every_conversation(within, "team", page=page))
-            assert [each.conversation for each in listed] == names
-            records = await collect(every_record(within, Where("team", "007"), page=page))
-            assert records == [Record(seq=seq, body=b"007") for seq in range(25)]
-        assert await collect(every_record(within, Where("team", "none"))) == []
-
-    anyio.run(trial)
+@awaited
+async def test_whole_walks_are_whole() -> None:
+    within = MemoryStore()
+    names = [f"{number:03}" for number in range(25)]
+    for name in names:
+        await within.append(Where("team", name), [name.encode()] * 25)
+    for page in (1, 24, 25, 26):
+        listed = await collect(every_conversation(within, "team", page=page))
+        assert [each.conversation for each in listed] == names
+        records = await collect(every_record(within, Where("team", "007"), page=page))
+        assert records == [Record(seq=seq, body=b"007") for seq in range(25)]
+    assert await collect(every_record(within, Where("team", "none"))) == []
 
 
 @pytest.mark.parametrize("faulty", [SamePage, GoesBack, NeverOrdered])

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
 import psycopg
 import pytest
 
@@ -15,6 +14,7 @@ from lamina.stores.postgres import open_postgres
 from lamina.testing.cases import Conformance
 from lamina.testing.stores import store
 from tests.servers.postgres import shared
+from tests.sessions.talking import awaited
 
 
 @asynccontextmanager
@@ -44,7 +44,8 @@ def test_postgres_is_sealed_or_plain(case: Conformance) -> None:
     case()
 
 
-def test_an_append_to_a_conversation_that_its_caller_knows_is_one_statement(
+@awaited
+async def test_an_append_to_a_conversation_that_its_caller_knows_is_one_statement(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each statement is a round trip, and a gateway writes after every request."""
@@ -56,21 +57,18 @@ def test_an_append_to_a_conversation_that_its_caller_knows_is_one_statement(
         statements.append(statement)
         return await execute(cursor, statement, *given, **options)
 
-    async def main() -> None:
-        async with open_postgres(shared().url) as opened_store:
-            await opened_store.delete(here)
-            monkeypatch.setattr(psycopg.AsyncCursor, "execute", count)
-            await opened_store.append(here, [b"zero"], expect=0, was=b"", state=b"first")
-            assert len(statements) == 4  # begin, lock, write, commit
-            statements.clear()
-            await opened_store.append(here, [b"one", b"two"], expect=1, was=b"first", state=b"second")
-            assert len(statements) == 1
-            for expect, was in ((1, b"second"), (3, b"first")):
-                with pytest.raises(Conflict):
-                    await opened_store.append(here, [b"three"], expect=expect, was=was, state=b"third")
-            page = await opened_store.read(here)
-            assert [record.body for record in page.records] == [b"zero", b"one", b"two"]
-            assert page.head.state == b"second"
-            assert await opened_store.states("statements") == {"here": b"second"}
-
-    anyio.run(main)
+    async with open_postgres(shared().url) as opened_store:
+        await opened_store.delete(here)
+        monkeypatch.setattr(psycopg.AsyncCursor, "execute", count)
+        await opened_store.append(here, [b"zero"], expect=0, was=b"", state=b"first")
+        assert len(statements) == 4  # begin, lock, write, commit
+        statements.clear()
+        await opened_store.append(here, [b"one", b"two"], expect=1, was=b"first", state=b"second")
+        assert len(statements) == 1
+        for expect, was in ((1, b"second"), (3, b"first")):
+            with pytest.raises(Conflict):
+                await opened_store.append(here, [b"three"], expect=expect, was=was, state=b"third")
+        page = await opened_store.read(here)
+        assert [record.body for record in page.records] == [b"zero", b"one", b"two"]
+        assert page.head.state == b"second"
+        assert await opened_store.states("statements") == {"here": b"second"}

@@ -20,6 +20,7 @@ from lamina.stores.port import Once, RecordPage, Where
 from lamina.stores.postgres import PostgresStore
 from lamina.stores.postgres.connections import ConnectionLimits, ConnectionPool
 from tests.servers.postgres import Server, postgres
+from tests.sessions.talking import awaited
 
 WRITERS = 4
 PATIENT = ConnectionLimits(connections=2 * WRITERS, reconnect=60)
@@ -137,7 +138,8 @@ def test_a_restart_is_waited_for(server: Server) -> None:
     assert not load.settled, "a group with a key needs no repeating by the caller"
 
 
-def test_a_lost_connection_that_is_given_back_late_stops_nobody(
+@awaited
+async def test_a_lost_connection_that_is_given_back_late_stops_nobody(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All connections are lost with the server, and one is given back after the others were dropped."""
@@ -145,20 +147,17 @@ def test_a_lost_connection_that_is_given_back_late_stops_nobody(
     async def drop_too_early(_: ConnectionPool) -> None:
         pass
 
-    async def write() -> None:
-        store = await PostgresStore.open(server.url, schema="late", limits=PATIENT)
-        async with anyio.create_task_group() as tasks:
-            for writer in range(WRITERS):
-                tasks.start_soon(store.append, Where("w", f"late/{writer}"), [b"a"])
-        await to_thread.run_sync(server.kill)
-        await to_thread.run_sync(server.start)
-        with monkeypatch.context() as patched:
-            patched.setattr(ConnectionPool, "drop_idle", drop_too_early)
-            head = await store.append(Where("w", "late/0"), [b"b"])
-        assert head.count == 2
-        await store.close()
-
-    anyio.run(write)
+    store = await PostgresStore.open(server.url, schema="late", limits=PATIENT)
+    async with anyio.create_task_group() as tasks:
+        for writer in range(WRITERS):
+            tasks.start_soon(store.append, Where("w", f"late/{writer}"), [b"a"])
+    await to_thread.run_sync(server.kill)
+    await to_thread.run_sync(server.start)
+    with monkeypatch.context() as patched:
+        patched.setattr(ConnectionPool, "drop_idle", drop_too_early)
+        head = await store.append(Where("w", "late/0"), [b"b"])
+    assert head.count == 2
+    await store.close()
 
 
 def main(times: int) -> None:

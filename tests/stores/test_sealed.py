@@ -24,6 +24,7 @@ from lamina.stores.sealed.records import SealedPlace
 from lamina.stores.sqlite import open_sqlite
 from lamina.testing.cases import Conformance
 from lamina.testing.stores import store
+from tests.sessions.talking import awaited
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
 KEY = generate()
@@ -107,20 +108,18 @@ def test_what_is_within_holds_nothing_plain(tmp_path: Path) -> None:
         assert secret not in everything
 
 
-def test_the_same_words_are_never_sealed_to_the_same_bytes() -> None:
-    async def trial() -> None:
-        inner = MemoryStore()
-        sealed = Sealed(inner, KEY, create=True)
-        states = set()
-        for _ in range(20):
-            await sealed.append(WHERE, [b"same words"] * 5, state=b"same state")
-            states.add((await inner.read(sealed.vault.inner(WHERE))).head.state[47:])
-        sealed_bodies = [record.body for record in (await inner.read(sealed.vault.inner(WHERE))).records]
-        for start, end in ((6, 22), (54, 66), (66, None)):  # id, nonce, ciphertext
-            assert len({body[start:end] for body in sealed_bodies}) == 100
-        assert len({state[:12] for state in states}) == len(states) == 20
-
-    anyio.run(trial)
+@awaited
+async def test_the_same_words_are_never_sealed_to_the_same_bytes() -> None:
+    inner = MemoryStore()
+    sealed = Sealed(inner, KEY, create=True)
+    states = set()
+    for _ in range(20):
+        await sealed.append(WHERE, [b"same words"] * 5, state=b"same state")
+        states.add((await inner.read(sealed.vault.inner(WHERE))).head.state[47:])
+    sealed_bodies = [record.body for record in (await inner.read(sealed.vault.inner(WHERE))).records]
+    for start, end in ((6, 22), (54, 66), (66, None)):  # id, nonce, ciphertext
+        assert len({body[start:end] for body in sealed_bodies}) == 100
+    assert len({state[:12] for state in states}) == len(states) == 20
 
 
 def test_a_wrapped_key_that_is_not_the_committed_one_is_refused() -> None:
@@ -169,31 +168,27 @@ def test_padding_hides_sizes() -> None:
     assert len(anyio.run(trial)) == 1
 
 
-def test_a_wrong_key_is_never_an_empty_history() -> None:
-    async def trial() -> None:
-        inner = MemoryStore()
-        await Sealed(inner, KEY, create=True).append(WHERE, [b"x"])
-        for create in (False, True):
-            wrong = Sealed(inner, generate(), create=create)
-            with pytest.raises(WrongKey, match="none of the given keys"):
-                await wrong.read(WHERE)
-            with pytest.raises(WrongKey):
-                await wrong.append(WHERE, [b"y"])
-            with pytest.raises(WrongKey):
-                await wrong.list("team")
-
-    anyio.run(trial)
+@awaited
+async def test_a_wrong_key_is_never_an_empty_history() -> None:
+    inner = MemoryStore()
+    await Sealed(inner, KEY, create=True).append(WHERE, [b"x"])
+    for create in (False, True):
+        wrong = Sealed(inner, generate(), create=create)
+        with pytest.raises(WrongKey, match="none of the given keys"):
+            await wrong.read(WHERE)
+        with pytest.raises(WrongKey):
+            await wrong.append(WHERE, [b"y"])
+        with pytest.raises(WrongKey):
+            await wrong.list("team")
 
 
-def test_a_store_without_a_header_is_not_taken_for_a_new_one() -> None:
-    async def trial() -> None:
-        sealed = Sealed(MemoryStore(), KEY)
-        with pytest.raises(WrongKey, match="not sealed"):
-            await sealed.read(WHERE)
-        with pytest.raises(WrongKey, match="not sealed"):
-            await sealed.append(WHERE, [b"x"])
-
-    anyio.run(trial)
+@awaited
+async def test_a_store_without_a_header_is_not_taken_for_a_new_one() -> None:
+    sealed = Sealed(MemoryStore(), KEY)
+    with pytest.raises(WrongKey, match="not sealed"):
+        await sealed.read(WHERE)
+    with pytest.raises(WrongKey, match="not sealed"):
+        await sealed.append(WHERE, [b"x"])
 
 
 def test_no_key_is_refused() -> None:
@@ -201,39 +196,35 @@ def test_no_key_is_refused() -> None:
         Sealed(MemoryStore(), [])
 
 
-def test_errors_name_the_conversation_as_its_users_know_it() -> None:
-    async def trial() -> None:
-        sealed = Sealed(MemoryStore(), KEY, create=True)
-        await sealed.append(WHERE, [b"x"], once=Once(key="k", digest=b"1"))
-        with pytest.raises(Conflict) as conflict:
-            await sealed.append(WHERE, [b"y"], expect=7)
-        assert (conflict.value.conversation, conflict.value.expected, conflict.value.found) == ("chat", 7, 1)
-        with pytest.raises(Conflict) as conflict:
-            await sealed.append(WHERE, [b"y"], expect=7, once=Once(key="new", digest=b"1"))
-        assert (conflict.value.conversation, conflict.value.expected, conflict.value.found) == ("chat", 7, 1)
-        with pytest.raises(Reused) as reused:
-            await sealed.append(WHERE, [b"y"], once=Once(key="k", digest=b"2"))
-        assert reused.value.conversation == "chat"
-        assert (await sealed.read(WHERE)).head.count == 1
-
-    anyio.run(trial)
+@awaited
+async def test_errors_name_the_conversation_as_its_users_know_it() -> None:
+    sealed = Sealed(MemoryStore(), KEY, create=True)
+    await sealed.append(WHERE, [b"x"], once=Once(key="k", digest=b"1"))
+    with pytest.raises(Conflict) as conflict:
+        await sealed.append(WHERE, [b"y"], expect=7)
+    assert (conflict.value.conversation, conflict.value.expected, conflict.value.found) == ("chat", 7, 1)
+    with pytest.raises(Conflict) as conflict:
+        await sealed.append(WHERE, [b"y"], expect=7, once=Once(key="new", digest=b"1"))
+    assert (conflict.value.conversation, conflict.value.expected, conflict.value.found) == ("chat", 7, 1)
+    with pytest.raises(Reused) as reused:
+        await sealed.append(WHERE, [b"y"], once=Once(key="k", digest=b"2"))
+    assert reused.value.conversation == "chat"
+    assert (await sealed.read(WHERE)).head.count == 1
 
 
-def test_two_instances_see_each_others_writes_and_deletions() -> None:
-    async def trial() -> None:
-        inner = MemoryStore()
-        one, other = Sealed(inner, KEY, create=True), Sealed(inner, KEY)
-        await one.append(WHERE, [b"a"])
-        await other.append(WHERE, [b"b"])
-        assert [record.body for record in (await one.read(WHERE)).records] == [b"a", b"b"]
-        assert await other.delete(WHERE)
-        assert (await one.read(WHERE)).head == StoredHead()
-        await other.append(WHERE, [b"new"])
-        assert [record.body for record in (await one.read(WHERE)).records] == [b"new"]
-        await one.append(WHERE, [b"newer"], expect=1)
-        assert (await other.read(WHERE, last=1)).records[0].body == b"newer"
-
-    anyio.run(trial)
+@awaited
+async def test_two_instances_see_each_others_writes_and_deletions() -> None:
+    inner = MemoryStore()
+    one, other = Sealed(inner, KEY, create=True), Sealed(inner, KEY)
+    await one.append(WHERE, [b"a"])
+    await other.append(WHERE, [b"b"])
+    assert [record.body for record in (await one.read(WHERE)).records] == [b"a", b"b"]
+    assert await other.delete(WHERE)
+    assert (await one.read(WHERE)).head == StoredHead()
+    await other.append(WHERE, [b"new"])
+    assert [record.body for record in (await one.read(WHERE)).records] == [b"new"]
+    await one.append(WHERE, [b"newer"], expect=1)
+    assert (await other.read(WHERE, last=1)).records[0].body == b"newer"
 
 
 class Deletes(MemoryStore):
@@ -251,14 +242,12 @@ class Deletes(MemoryStore):
         return listed
 
 
-def test_a_conversation_deleted_while_it_is_listed_is_no_alarm() -> None:
-    async def trial() -> None:
-        inner = Deletes()
-        await Sealed(inner, KEY, create=True).append(WHERE, [b"x"])
-        inner.busy = True
-        assert await Sealed(inner, KEY).list("team") == []
-
-    anyio.run(trial)
+@awaited
+async def test_a_conversation_deleted_while_it_is_listed_is_no_alarm() -> None:
+    inner = Deletes()
+    await Sealed(inner, KEY, create=True).append(WHERE, [b"x"])
+    inner.busy = True
+    assert await Sealed(inner, KEY).list("team") == []
 
 
 class DiedHere(Exception):
@@ -322,20 +311,18 @@ async def interrupted_deletion(
 
 @pytest.mark.parametrize("remedy", ["append", "delete", "index"])
 @pytest.mark.parametrize("dies_after", [True, False])
-def test_a_deletion_that_dies_anywhere_can_be_finished(remedy: str, *, dies_after: bool) -> None:
-    async def trial() -> None:
-        outcomes: list[str] = []
-        for call in range(20):
-            inner, died = await interrupted_deletion(call, dies_after=dies_after)
-            if not died:
-                break
-            outcomes.append(await check_recovery(inner, remedy))
-        else:
-            pytest.fail("a deletion has no end")
-        last = ["gone"] if dies_after else []  # the last call of a deletion drops the card
-        assert set(outcomes) == {"there", "unfinished", *last}
-
-    anyio.run(trial)
+@awaited
+async def test_a_deletion_that_dies_anywhere_can_be_finished(remedy: str, *, dies_after: bool) -> None:
+    outcomes: list[str] = []
+    for call in range(20):
+        inner, died = await interrupted_deletion(call, dies_after=dies_after)
+        if not died:
+            break
+        outcomes.append(await check_recovery(inner, remedy))
+    else:
+        pytest.fail("a deletion has no end")
+    last = ["gone"] if dies_after else []  # the last call of a deletion drops the card
+    assert set(outcomes) == {"there", "unfinished", *last}
 
 
 async def check_recovery(inner: MemoryStore, remedy: str) -> str:
@@ -372,13 +359,11 @@ async def check_recovery(inner: MemoryStore, remedy: str) -> str:
     return outcome
 
 
-def test_a_store_without_conditions_finishes_a_deletion_too() -> None:
-    async def trial() -> None:
-        inner, died = await interrupted_deletion(3, dies_after=True, only_the_port=True)
-        assert died
-        await check_recovery(inner, "append")
-
-    anyio.run(trial)
+@awaited
+async def test_a_store_without_conditions_finishes_a_deletion_too() -> None:
+    inner, died = await interrupted_deletion(3, dies_after=True, only_the_port=True)
+    assert died
+    await check_recovery(inner, "append")
 
 
 class SlowDeletion(MemoryStore):
@@ -397,41 +382,37 @@ class SlowDeletion(MemoryStore):
 
 
 @pytest.mark.parametrize("withdrawals_before", [0, 1])
-def test_a_slow_deletion_spares_what_was_begun_after_it(withdrawals_before: int) -> None:
-    async def trial() -> None:
-        inner = SlowDeletion()
-        slow = Sealed(inner, KEY, create=True)
-        fast = Sealed(inner, KEY)
-        await slow.append(WHERE, [b"old"])
+@awaited
+async def test_a_slow_deletion_spares_what_was_begun_after_it(withdrawals_before: int) -> None:
+    inner = SlowDeletion()
+    slow = Sealed(inner, KEY, create=True)
+    fast = Sealed(inner, KEY)
+    await slow.append(WHERE, [b"old"])
 
-        async def meanwhile() -> None:
-            await fast.append(WHERE, [b"new"], expect=0)
+    async def meanwhile() -> None:
+        await fast.append(WHERE, [b"new"], expect=0)
 
-        inner.withdrawals_before = withdrawals_before
-        inner.meanwhile = meanwhile
-        assert await slow.delete(WHERE)
-        assert inner.meanwhile is None
-        for each in (slow, fast, Sealed(inner, KEY)):
-            assert [record.body for record in (await each.read(WHERE)).records] == [b"new"]
-        assert (await verify(fast, WHERE)).count == 1
-
-    anyio.run(trial)
+    inner.withdrawals_before = withdrawals_before
+    inner.meanwhile = meanwhile
+    assert await slow.delete(WHERE)
+    assert inner.meanwhile is None
+    for each in (slow, fast, Sealed(inner, KEY)):
+        assert [record.body for record in (await each.read(WHERE)).records] == [b"new"]
+    assert (await verify(fast, WHERE)).count == 1
 
 
-def test_a_key_is_not_retired_while_an_interrupted_deletion_needs_it() -> None:
-    async def trial() -> None:
-        inner, died = await interrupted_deletion(3, dies_after=True)
-        assert died
-        new = generate()
-        sealed = Sealed(inner, [KEY, new])
-        assert await sealed.unfinished_deletions(WHERE.workspace) == ["chat"]
-        await make_primary(sealed, await add_key(sealed, new))
-        with pytest.raises(StoreError, match="in use"):
-            await retire(sealed, KEY.id)
-        await rewrap(sealed)
+@awaited
+async def test_a_key_is_not_retired_while_an_interrupted_deletion_needs_it() -> None:
+    inner, died = await interrupted_deletion(3, dies_after=True)
+    assert died
+    new = generate()
+    sealed = Sealed(inner, [KEY, new])
+    assert await sealed.unfinished_deletions(WHERE.workspace) == ["chat"]
+    await make_primary(sealed, await add_key(sealed, new))
+    with pytest.raises(StoreError, match="in use"):
         await retire(sealed, KEY.id)
-        later = Sealed(inner, new)
-        await later.append(WHERE, [b"new"], expect=0)
-        assert [record.body for record in (await later.read(WHERE)).records] == [b"new"]
-
-    anyio.run(trial)
+    await rewrap(sealed)
+    await retire(sealed, KEY.id)
+    later = Sealed(inner, new)
+    await later.append(WHERE, [b"new"], expect=0)
+    assert [record.body for record in (await later.read(WHERE)).records] == [b"new"]

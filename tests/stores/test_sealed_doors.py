@@ -28,6 +28,7 @@ from lamina.stores.postgres import open_postgres
 from lamina.stores.sealed import Sealed, generate
 from lamina.stores.sqlite import open_sqlite
 from tests.servers.postgres import shared
+from tests.sessions.talking import awaited
 
 KEY = generate()
 CHAT = Where("team", "chat")
@@ -110,41 +111,39 @@ WAYS: dict[str, Callable[[Store], Awaitable[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-def test_without_a_key_nothing_is_read_and_nothing_written(
-    opening: Opening, way: Callable[[Store], Awaitable[Any]]
-) -> None:
+def test_without_a_key_nothing_is_read_and_nothing_written(opening: Opening, tmp_path: Path) -> None:
     async def trial() -> None:
         async with opening() as store:
-            with pytest.raises(KeyNeeded):
-                await way(store)
+            for name, way in WAYS.items():
+                with pytest.raises(KeyNeeded):
+                    pytest.fail(f"{name}: {await way(store)!r}")
         async with opening() as store, Session.open(Sealed(store, KEY), "chat", **SESSION_OPTIONS) as session:
-            assert [message.text for message in session.dialogue()] == [
-                f"What is a {SECRET}?",
-                "An instrument.",
-            ]
+            texts = [message.text for message in session.dialogue()]
+            assert texts == [f"What is a {SECRET}?", "An instrument."]
 
     anyio.run(trial)
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert PLAIN.encode() not in path.read_bytes(), path
+    with psycopg.connect(shared().url) as link:
+        schema = within("postgres", tmp_path).keywords["schema"]  # type: ignore[attr-defined]
+        if link.execute("SELECT FROM pg_namespace WHERE nspname = %s", [schema]).rowcount:
+            link.execute(f'SET search_path TO "{schema}"')
+            rows = link.execute("SELECT body FROM record UNION ALL SELECT state FROM conversation")
+            assert not [body for (body,) in rows if PLAIN.encode() in body]
 
 
-@pytest.mark.parametrize("way", ["read", "append", "list", "delete", "session", "create"])
-def test_another_key_is_wrong(opening: Opening, way: str) -> None:
-    async def trial() -> None:
-        async with opening() as store:
-            other = Sealed(store, generate(), create=way == "create")
-            ways: dict[str, Callable[[], Awaitable[Any]]] = {
-                "read": lambda: other.read(CHAT),
-                "append": lambda: other.append(CHAT, [b"x"]),
-                "list": lambda: other.list("team"),
-                "delete": lambda: other.delete(CHAT),
-                "session": lambda: _talk(other),
-                "create": lambda: other.append(Where("team", "new"), [b"x"]),
-            }
+@awaited
+async def test_another_key_is_wrong() -> None:
+    store = MemoryStore()
+    await Sealed(store, KEY, create=True).append(CHAT, [SECRET.encode()])
+    for create in (False, True):
+        for name, way in WAYS.items():
+            if name == "a look":  # it needs no key
+                continue
             with pytest.raises(WrongKey) as raised:
-                await ways[way]()
+                pytest.fail(f"{name}: {await way(Sealed(store, generate(), create=create))!r}")
             assert not isinstance(raised.value, KeyNeeded)
-
-    anyio.run(trial)
 
 
 ADDRESSES = ["{}/chats.db", "sqlite:{}/chats.db", "files:{}/chats"]
@@ -197,34 +196,13 @@ def test_an_address_with_a_key_leads_to_no_plain_store(address: str, tmp_path: P
     anyio.run(fill)
 
 
-def test_no_byte_of_what_was_refused_is_on_the_disk(opening: Opening, tmp_path: Path) -> None:
-    async def trial() -> None:
-        async with opening() as store:
-            for way in WAYS.values():
-                with pytest.raises(KeyNeeded):
-                    await way(store)
-
-    anyio.run(trial)
-    for path in tmp_path.rglob("*"):
-        if path.is_file():
-            assert PLAIN.encode() not in path.read_bytes(), path
-    with psycopg.connect(shared().url) as link:
-        schema = within("postgres", tmp_path).keywords["schema"]  # type: ignore[attr-defined]
-        if link.execute("SELECT FROM pg_namespace WHERE nspname = %s", [schema]).rowcount:
-            link.execute(f'SET search_path TO "{schema}"')
-            rows = link.execute("SELECT body FROM record UNION ALL SELECT state FROM conversation")
-            assert not [body for (body,) in rows if PLAIN.encode() in body]
-
-
-def test_a_wrapper_that_hands_names_on_lets_encryption_through() -> None:
+@awaited
+async def test_a_wrapper_that_hands_names_on_lets_encryption_through() -> None:
     class Wrapper(MemoryStore):
         async def append(self, where: Where, records: Any, **arguments: Any) -> Any:
             assert isinstance(where.workspace, Within) or where.workspace.startswith("lamina.sealed")
             return await super().append(where, records, **arguments)
 
-    async def trial() -> None:
-        store = Sealed(Wrapper(), KEY, create=True)
-        await store.append(CHAT, [b"x"])
-        assert (await store.read(CHAT)).head.count == 1
-
-    anyio.run(trial)
+    store = Sealed(Wrapper(), KEY, create=True)
+    await store.append(CHAT, [b"x"])
+    assert (await store.read(CHAT)).head.count == 1

@@ -17,6 +17,7 @@ from lamina.stores.memory import MemoryStore
 from lamina.stores.port import HEADER, Once, Record, RecordPage, StoredHead, Where, Within
 from lamina.stores.sealed import Sealed, anchor, finish, generate, rekey, verify
 from lamina.stores.sqlite import open_sqlite
+from tests.sessions.talking import awaited
 from tests.stores.tampering import Mutation, bodies, copied, of_document, of_records, put, set_back
 
 KEY = generate()
@@ -101,62 +102,56 @@ def test_every_change_to_header_and_card_is_detected() -> None:
     assert set(counts) == {"detected"}, counts
 
 
-def test_a_record_of_a_key_that_was_replaced_is_refused() -> None:
-    async def trial() -> None:
-        world = await World().fill()
-        before = copied(world.now)
-        sealed = Sealed(world.now, KEY)
-        assert await rekey(sealed, OWN) == 6
-        assert await finish(sealed, OWN, alone=True)
-        own = sealed.vault.inner(OWN)
-        changes = [
-            set_back(own, before, records=True, state=False),
-            set_back(own, before, records=False, state=True),
-        ]
-        for seq in range(6):
-            body = bodies(before, own)[seq]
-            changes.append(put(own, seq, body))
-        for change in changes:
-            changed = copied(world.now)
-            change(changed)
-            with pytest.raises(Tampered, match="generation 1"):
-                await Sealed(changed, KEY).read(OWN)
-
-    anyio.run(trial)
+@awaited
+async def test_a_record_of_a_key_that_was_replaced_is_refused() -> None:
+    world = await World().fill()
+    before = copied(world.now)
+    sealed = Sealed(world.now, KEY)
+    assert await rekey(sealed, OWN) == 6
+    assert await finish(sealed, OWN, alone=True)
+    own = sealed.vault.inner(OWN)
+    changes = [
+        set_back(own, before, records=True, state=False),
+        set_back(own, before, records=False, state=True),
+    ]
+    for seq in range(6):
+        body = bodies(before, own)[seq]
+        changes.append(put(own, seq, body))
+    for change in changes:
+        changed = copied(world.now)
+        change(changed)
+        with pytest.raises(Tampered, match="generation 1"):
+            await Sealed(changed, KEY).read(OWN)
 
 
 @pytest.mark.parametrize("seq", range(2, 6))
-def test_a_tail_is_verified_without_what_stands_before_it(seq: int) -> None:
-    async def trial() -> None:
-        world = await World().fill()
-        sealed = Sealed(world.now, KEY)
-        await sealed.read(OWN)
-        own = sealed.vault.inner(OWN)
-        if seq >= 4:
-            bodies(world.now, own)[seq] = bodies(world.old, own)[seq]
-            with pytest.raises(Tampered, match=r"record [45]"):
-                await sealed.read(OWN, last=6 - seq)
-        del bodies(world.now, own)[-1]
-        with pytest.raises(Tampered, match="5 records, 6 were sealed"):
+@awaited
+async def test_a_tail_is_verified_without_what_stands_before_it(seq: int) -> None:
+    world = await World().fill()
+    sealed = Sealed(world.now, KEY)
+    await sealed.read(OWN)
+    own = sealed.vault.inner(OWN)
+    if seq >= 4:
+        bodies(world.now, own)[seq] = bodies(world.old, own)[seq]
+        with pytest.raises(Tampered, match=r"record [45]"):
             await sealed.read(OWN, last=6 - seq)
+    del bodies(world.now, own)[-1]
+    with pytest.raises(Tampered, match="5 records, 6 were sealed"):
+        await sealed.read(OWN, last=6 - seq)
 
-    anyio.run(trial)
 
-
-def test_single_places_are_bound_to_themselves() -> None:
-    async def trial() -> None:
-        world = await World().fill()
-        sealed = Sealed(world.now, KEY)
-        await sealed.read(OWN)
-        own = sealed.vault.inner(OWN)
-        for seq in range(6):
-            for other in {*range(6)} - {seq}:
-                changed = copied(world.now)
-                put(own, seq, bodies(world.now, own)[other])(changed)
-                with pytest.raises(Tampered, match=f"record {seq} "):
-                    await Sealed(changed, KEY).read(OWN, at=[seq])
-
-    anyio.run(trial)
+@awaited
+async def test_single_places_are_bound_to_themselves() -> None:
+    world = await World().fill()
+    sealed = Sealed(world.now, KEY)
+    await sealed.read(OWN)
+    own = sealed.vault.inner(OWN)
+    for seq in range(6):
+        for other in {*range(6)} - {seq}:
+            changed = copied(world.now)
+            put(own, seq, bodies(world.now, own)[other])(changed)
+            with pytest.raises(Tampered, match=f"record {seq} "):
+                await Sealed(changed, KEY).read(OWN, at=[seq])
 
 
 class Withholds(MemoryStore):
@@ -180,114 +175,100 @@ class Withholds(MemoryStore):
         lambda _: (),
     ],
 )
-def test_records_that_the_store_keeps_back_are_missed(
+@awaited
+async def test_records_that_the_store_keeps_back_are_missed(
     trick: Callable[[tuple[Record, ...]], tuple[Record, ...]],
 ) -> None:
-    async def trial() -> None:
-        inner = Withholds()
-        await Sealed(inner, KEY, create=True).append(OWN, [b"%d" % number for number in range(6)])
-        for selection in ({}, {"last": 3}, {"after": 2}, {"after": 1, "limit": 3}, {"at": [0, 2, 4]}):
-            sealed = Sealed(inner, KEY)
-            inner.trick = None
-            assert (await sealed.read(OWN, **selection)).records
-            inner.trick = trick
-            with pytest.raises(Tampered, match="missing"):
-                await sealed.read(OWN, **selection)
-
-    anyio.run(trial)
+    inner = Withholds()
+    await Sealed(inner, KEY, create=True).append(OWN, [b"%d" % number for number in range(6)])
+    for selection in ({}, {"last": 3}, {"after": 2}, {"after": 1, "limit": 3}, {"at": [0, 2, 4]}):
+        sealed = Sealed(inner, KEY)
+        inner.trick = None
+        assert (await sealed.read(OWN, **selection)).records
+        inner.trick = trick
+        with pytest.raises(Tampered, match="missing"):
+            await sealed.read(OWN, **selection)
 
 
-def test_the_error_names_conversation_and_record() -> None:
-    async def trial() -> None:
-        world = await World().fill()
-        sealed = Sealed(world.now, KEY)
+@awaited
+async def test_the_error_names_conversation_and_record() -> None:
+    world = await World().fill()
+    sealed = Sealed(world.now, KEY)
+    await sealed.read(OWN)
+    bodies(world.now, sealed.vault.inner(OWN))[3] = b"{}"
+    with pytest.raises(Tampered, match="record 3") as error:
         await sealed.read(OWN)
-        bodies(world.now, sealed.vault.inner(OWN))[3] = b"{}"
-        with pytest.raises(Tampered, match="record 3") as error:
-            await sealed.read(OWN)
-        assert error.value.conversation == "alice"
-        assert [record.seq for record in (await sealed.read(OWN, at=[1, 5])).records] == [1, 5]
-        with pytest.raises(Tampered, match="record 3"):
-            await verify(sealed, OWN)
-
-    anyio.run(trial)
+    assert error.value.conversation == "alice"
+    assert [record.seq for record in (await sealed.read(OWN, at=[1, 5])).records] == [1, 5]
+    with pytest.raises(Tampered, match="record 3"):
+        await verify(sealed, OWN)
 
 
-def test_nothing_is_written_after_what_was_changed() -> None:
-    async def trial() -> None:
-        world = await World().fill()
-        sealed = Sealed(world.now, KEY)
-        await sealed.read(OWN)
-        del bodies(world.now, sealed.vault.inner(OWN))[-1]
-        for expect in (None, 5, 6):
-            with pytest.raises(Tampered):
-                await Sealed(world.now, KEY).append(OWN, [b"more"], expect=expect)
-
-    anyio.run(trial)
-
-
-def test_plain_records_are_refused_beside_sealed_ones_and_alone() -> None:
-    async def trial() -> None:
-        inner = MemoryStore()
-        sealed = Sealed(inner, KEY, create=True, names="plain")
-        await sealed.append(Where("team", "sealed"), [b"x"])
-        await inner.append(Where(Within("team"), "plain"), [b'{"v":1}'], state=b"{}")
-        with pytest.raises(Tampered, match="not sealed"):
-            await sealed.read(Where("team", "plain"))
-        with pytest.raises(Tampered, match="not sealed"):
-            await sealed.list("team")
+@awaited
+async def test_nothing_is_written_after_what_was_changed() -> None:
+    world = await World().fill()
+    sealed = Sealed(world.now, KEY)
+    await sealed.read(OWN)
+    del bodies(world.now, sealed.vault.inner(OWN))[-1]
+    for expect in (None, 5, 6):
         with pytest.raises(Tampered):
-            await sealed.append(Where("team", "plain"), [b"x"])
-
-    anyio.run(trial)
+            await Sealed(world.now, KEY).append(OWN, [b"more"], expect=expect)
 
 
-def test_records_removed_with_their_state_are_missed_by_the_list() -> None:
-    async def trial() -> None:
-        world = await World().fill()
-        sealed = Sealed(world.now, KEY)
+@awaited
+async def test_plain_records_are_refused_beside_sealed_ones_and_alone() -> None:
+    inner = MemoryStore()
+    sealed = Sealed(inner, KEY, create=True, names="plain")
+    await sealed.append(Where("team", "sealed"), [b"x"])
+    await inner.append(Where(Within("team"), "plain"), [b'{"v":1}'], state=b"{}")
+    with pytest.raises(Tampered, match="not sealed"):
+        await sealed.read(Where("team", "plain"))
+    with pytest.raises(Tampered, match="not sealed"):
+        await sealed.list("team")
+    with pytest.raises(Tampered):
+        await sealed.append(Where("team", "plain"), [b"x"])
+
+
+@awaited
+async def test_records_removed_with_their_state_are_missed_by_the_list() -> None:
+    world = await World().fill()
+    sealed = Sealed(world.now, KEY)
+    await sealed.read(OWN)
+    await world.now.delete(sealed.vault.inner(OWN))
+    for reader in (sealed, Sealed(world.now, KEY)):
+        with pytest.raises(Tampered, match="nobody deleted it"):
+            await reader.list("team")
+
+
+@awaited
+async def test_a_conversation_set_back_wholly_is_caught_by_who_saw_it_before() -> None:
+    world = await World().fill()
+    sealed = Sealed(world.now, KEY)
+    seen = await anchor(sealed, OWN)
+    own = sealed.vault.inner(OWN)
+    set_back(own, world.old, records=True, state=True)(world.now)
+    with pytest.raises(Tampered, match="set back"):
         await sealed.read(OWN)
-        await world.now.delete(sealed.vault.inner(OWN))
-        for reader in (sealed, Sealed(world.now, KEY)):
-            with pytest.raises(Tampered, match="nobody deleted it"):
-                await reader.list("team")
-
-    anyio.run(trial)
+    fresh = Sealed(world.now, KEY)
+    assert (await fresh.read(OWN)).head.count == 6  # nothing inside can tell
+    with pytest.raises(Tampered, match="before record 6"):
+        await verify(fresh, OWN, since=seen)
 
 
-def test_a_conversation_set_back_wholly_is_caught_by_who_saw_it_before() -> None:
-    async def trial() -> None:
-        world = await World().fill()
-        sealed = Sealed(world.now, KEY)
-        seen = await anchor(sealed, OWN)
-        own = sealed.vault.inner(OWN)
-        set_back(own, world.old, records=True, state=True)(world.now)
-        with pytest.raises(Tampered, match="set back"):
-            await sealed.read(OWN)
-        fresh = Sealed(world.now, KEY)
-        assert (await fresh.read(OWN)).head.count == 6  # nothing inside can tell
-        with pytest.raises(Tampered, match="before record 6"):
-            await verify(fresh, OWN, since=seen)
-
-    anyio.run(trial)
-
-
-def test_an_anchor_holds_while_the_conversation_grows() -> None:
-    async def trial() -> None:
-        sealed = Sealed(MemoryStore(), KEY, create=True)
-        anchors = [await anchor(sealed, OWN)]
-        for number in range(7):
-            await sealed.append(OWN, [b"%d" % number])
-            anchors.append(await anchor(sealed, OWN))
-        await rekey(sealed, OWN)
-        for since in anchors[1:]:
-            for batch in (1, 2, 3, 500):
-                assert await verify(sealed, OWN, since=since, batch=batch) == anchors[-1]
-        longer = await verify(sealed, OWN)
-        with pytest.raises(Tampered, match="were there before"):
-            await verify(sealed, OWN, since=type(longer)(9, longer.link))
-
-    anyio.run(trial)
+@awaited
+async def test_an_anchor_holds_while_the_conversation_grows() -> None:
+    sealed = Sealed(MemoryStore(), KEY, create=True)
+    anchors = [await anchor(sealed, OWN)]
+    for number in range(7):
+        await sealed.append(OWN, [b"%d" % number])
+        anchors.append(await anchor(sealed, OWN))
+    await rekey(sealed, OWN)
+    for since in anchors[1:]:
+        for batch in (1, 2, 3, 500):
+            assert await verify(sealed, OWN, since=since, batch=batch) == anchors[-1]
+    longer = await verify(sealed, OWN)
+    with pytest.raises(Tampered, match="were there before"):
+        await verify(sealed, OWN, since=type(longer)(9, longer.link))
 
 
 class Refuses(MemoryStore):
@@ -300,47 +281,41 @@ class Refuses(MemoryStore):
         return await super().append(where, records, **{**arguments, "was": was})
 
 
-def test_a_store_that_refuses_what_it_gives_is_not_tried_for_ever() -> None:
-    async def trial() -> None:
-        inner = Refuses()
-        sealed = Sealed(inner, KEY, create=True)
-        await sealed.append(OWN, [b"x"])
-        inner.refuses = True
-        with pytest.raises(Tampered, match="refuses"):
-            await sealed.append(OWN, [b"y"])
-
-    anyio.run(trial)
+@awaited
+async def test_a_store_that_refuses_what_it_gives_is_not_tried_for_ever() -> None:
+    inner = Refuses()
+    sealed = Sealed(inner, KEY, create=True)
+    await sealed.append(OWN, [b"x"])
+    inner.refuses = True
+    with pytest.raises(Tampered, match="refuses"):
+        await sealed.append(OWN, [b"y"])
 
 
-def test_an_idempotency_key_that_names_records_to_come_is_noticed() -> None:
-    async def trial() -> None:
-        inner, once = MemoryStore(), Once(key="retry", digest=b"d")
-        sealed = Sealed(inner, KEY, create=True)
+@awaited
+async def test_an_idempotency_key_that_names_records_to_come_is_noticed() -> None:
+    inner, once = MemoryStore(), Once(key="retry", digest=b"d")
+    sealed = Sealed(inner, KEY, create=True)
+    await sealed.append(OWN, [b"x"], once=once)
+    conversation = inner._conversations[sealed.vault.inner(OWN)]  # noqa: SLF001 - the attacker sees everything
+    conversation.once = {key: (digest, 2) for key, (digest, _) in conversation.once.items()}
+    with pytest.raises(Tampered, match="not there"):
         await sealed.append(OWN, [b"x"], once=once)
-        conversation = inner._conversations[sealed.vault.inner(OWN)]  # noqa: SLF001 - the attacker sees everything
-        conversation.once = {key: (digest, 2) for key, (digest, _) in conversation.once.items()}
-        with pytest.raises(Tampered, match="not there"):
-            await sealed.append(OWN, [b"x"], once=once)
-
-    anyio.run(trial)
 
 
-def test_an_idempotency_row_of_another_conversation_answers_nothing() -> None:
-    async def trial() -> None:
-        inner = MemoryStore()
-        sealed = Sealed(inner, KEY, create=True)
-        other = OTHERS["another conversation"]
-        once = Once(key="retry", digest=b"d")
+@awaited
+async def test_an_idempotency_row_of_another_conversation_answers_nothing() -> None:
+    inner = MemoryStore()
+    sealed = Sealed(inner, KEY, create=True)
+    other = OTHERS["another conversation"]
+    once = Once(key="retry", digest=b"d")
+    await sealed.append(OWN, [b"x"], once=once)
+    await sealed.append(other, [b"y"], once=once)
+    mine, theirs = (inner._conversations[sealed.vault.inner(where)] for where in (OWN, other))  # noqa: SLF001
+    assert set(mine.once).isdisjoint(theirs.once)
+    (answer,) = theirs.once.values()
+    mine.once = dict.fromkeys(mine.once, answer)
+    with pytest.raises(StoreError):
         await sealed.append(OWN, [b"x"], once=once)
-        await sealed.append(other, [b"y"], once=once)
-        mine, theirs = (inner._conversations[sealed.vault.inner(where)] for where in (OWN, other))  # noqa: SLF001
-        assert set(mine.once).isdisjoint(theirs.once)
-        (answer,) = theirs.once.values()
-        mine.once = dict.fromkeys(mine.once, answer)
-        with pytest.raises(StoreError):
-            await sealed.append(OWN, [b"x"], once=once)
-
-    anyio.run(trial)
 
 
 def test_damage_within_is_told_with_the_name_that_a_caller_knows(tmp_path: Path) -> None:

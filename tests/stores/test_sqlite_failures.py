@@ -25,6 +25,7 @@ from lamina.stores.port import Once, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, connections, open_sqlite, tables, writer
 from lamina.stores.sqlite.connections import SqliteConnection, SqliteFailure, connect
 from lamina.testing._store_trial import expect_error
+from tests.sessions.talking import awaited
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
 
@@ -325,47 +326,42 @@ def test_those_who_wait_share_a_commit_and_not_an_error(path: Path, monkeypatch:
     own.release()
 
 
-def test_a_failed_commit_fails_all_who_shared_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@awaited
+async def test_a_failed_commit_fails_all_who_shared_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk()
     monkeypatch.setattr(writer, "connect", disk.connect)
+    store = await SqliteStore.open(path)
+    await store.append(HERE, [b"a"])
+    disk.fails = "COMMIT"
 
-    async def work() -> None:
-        store = await SqliteStore.open(path)
-        await store.append(HERE, [b"a"])
-        disk.fails = "COMMIT"
+    async def append(number: int) -> None:
+        await expect_error(store.append(Where("w", f"{number}"), [b"b"]), Broken)
 
-        async def append(number: int) -> None:
-            await expect_error(store.append(Where("w", f"{number}"), [b"b"]), Broken)
-
-        async with anyio.create_task_group() as tasks:
-            for number in range(20):
-                tasks.start_soon(append, number)
-        disk.fails = ""
-        await store.close()
-        async with open_sqlite(path) as again:
-            assert [one.conversation for one in await again.list("w")] == ["c"]
-
-    anyio.run(work)
+    async with anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon(append, number)
+    disk.fails = ""
+    await store.close()
+    async with open_sqlite(path) as again:
+        assert [one.conversation for one in await again.list("w")] == ["c"]
 
 
-def test_closing_waits_for_writes_under_way(path: Path) -> None:
-    async def work() -> None:
-        store = await SqliteStore.open(path)
-        heads: list[int] = []
+@awaited
+async def test_closing_waits_for_writes_under_way(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    heads: list[int] = []
 
-        async def append() -> None:
-            heads.append((await store.append(HERE, [b"a"])).count)
+    async def append() -> None:
+        heads.append((await store.append(HERE, [b"a"])).count)
 
-        async with anyio.create_task_group() as tasks:
-            for _ in range(40):
-                tasks.start_soon(append)
-            await anyio.lowlevel.checkpoint()
-            await anyio.lowlevel.checkpoint()
-            tasks.start_soon(store.close)
-        async with open_sqlite(path) as again:
-            assert (await again.read(HERE)).head.count == len(heads) == 40
-
-    anyio.run(work)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(40):
+            tasks.start_soon(append)
+        await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
+        tasks.start_soon(store.close)
+    async with open_sqlite(path) as again:
+        assert (await again.read(HERE)).head.count == len(heads) == 40
 
 
 def test_a_deletion_that_fails_leaves_no_transaction(path: Path) -> None:
