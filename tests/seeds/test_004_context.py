@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import BadInput, Options, Segment, build
+from lamina.context.port import GatheredSegments
 from lamina.context.project_files import (
     CALLER_CONTENT,
     CALLER_ITEMS,
     CALLER_NAME,
     CALLER_TOTAL,
     CallerItem,
-    Gathered,
     ProjectFile,
     ProjectFileLimits,
     Rank,
@@ -37,7 +37,7 @@ def sent(*log: Segment, layout: Layout = BEFORE) -> str:
     return "\n".join(text_of(e.parts) for e in build(log, options=Options(layout=layout)).sent)
 
 
-def content(gathered: Gathered) -> list[tuple[str, int]]:
+def content(gathered: GatheredSegments) -> list[tuple[str, int]]:
     """Names and sizes, without the heading that names a file's origin."""
     texts = [
         text_of(s.parts).removeprefix(f"# {s.attrs['name']} (from {s.key})\n\n") for s in gathered.segments
@@ -120,7 +120,7 @@ def test_s4_73_content_cannot_close_its_tag() -> None:
 
 
 def test_s4_74_no_files_no_segments() -> None:
-    assert project_files([]) == Gathered()
+    assert project_files([]) == GatheredSegments()
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_s4_75_a_follow_up_is_unchanged_and_a_refresh_names_what_it_repeats() ->
 
 def test_s4_75_an_empty_list_of_skills_adds_no_block() -> None:
     gathered = project_files([named("skills", "")])
-    assert gathered == Gathered(notes=("skills: left out, nothing in it",))
+    assert gathered == GatheredSegments(notes=("skills: left out, nothing in it",))
 
 
 def test_s4_76_what_is_within_the_limits_is_accepted() -> None:

@@ -21,12 +21,12 @@ __all__ = ["clock"]
 FORMAT = "%A, %Y-%m-%d %H:%M %Z"
 
 
-def clock(now: Callable[[], datetime] | None = None, *, form: str = FORMAT) -> Source:
+def clock(now: Callable[[], datetime] | None = None) -> Source:
     """A source of one segment that says the time, to the minute."""
 
     async def find(_: str, __: int | None) -> GatheredSegments:
         moment = now() if now else datetime.now(UTC)
-        text = moment.strftime(form).strip(WHITE_SPACE)
+        text = moment.strftime(FORMAT).strip(WHITE_SPACE)
         return GatheredSegments((make_clock_segment(text),))
 
     return name_source("clock", find)

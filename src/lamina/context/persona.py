@@ -21,7 +21,6 @@ def persona(
     path: str = "",
     root: Workspace | None = None,
     log: Log | None = None,
-    key: str = "persona",
 ) -> Source:
     """A source of the persona: `text`, or the text of the file `path` in the workspace `root`."""
 
@@ -29,7 +28,7 @@ def persona(
         persona_text = text if root is None else await run_in_thread(_read_persona, root, path)
         if is_blank(persona_text):
             return GatheredSegments()
-        return GatheredSegments(drop_unchanged([make_persona_segment(persona_text, key=key)], log))
+        return GatheredSegments(drop_unchanged([make_persona_segment(persona_text)], log))
 
     return name_source("persona", find)
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
+from lamina.context.port import GatheredSegments
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
 from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii
 from lamina.core.text.clipping import truncate
@@ -72,19 +73,13 @@ class ProjectFileLimits(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT = ProjectFileLimits()
 
 
-class Gathered(msgspec.Struct, frozen=True, kw_only=True):
-    """Segments in order of rank, and a note for each file that is shortened or missing."""
-
-    segments: tuple[Segment, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
 def project_files(
     files: Iterable[ProjectFile], *, caller: Sequence[CallerItem] = (), limits: ProjectFileLimits = DEFAULT
-) -> Gathered:
-    """Files and the caller's items within the limits. Files of equal rank stay in their order.
+) -> GatheredSegments:
+    """Files and the caller's items within the limits, in order of rank, with a note for each that is cut.
 
-    The most important files take their room first, so that the limits cut off the others.
+    Files of equal rank stay in their order. The most important files take their room first, so that the
+    limits cut off the others.
     """
     check_caller(caller)
     files_and_kinds = [(file, _kind_of(file)) for file in files]
@@ -100,7 +95,7 @@ def project_files(
         if content:
             segments.append(_make_segment(file, kind, content))
             left -= len(content)
-    return Gathered(segments=tuple(segments), notes=tuple(notes))
+    return GatheredSegments(tuple(segments), tuple(notes))
 
 
 def first_message_only(

@@ -43,9 +43,7 @@ class ChildFailed(Exception):
         super().__init__(why)
 
 
-def run_script(
-    script: str, data: bytes, *, seconds: float, arguments: tuple[object, ...] = (), memory: int = MEMORY
-) -> bytes:
+def run_script(script: str, data: bytes, *, seconds: float, arguments: tuple[object, ...] = ()) -> bytes:
     """Run a Python script with `data` on its standard input, and return what it prints.
 
     The script finds its arguments, which must be JSON, in the list `arguments`.
@@ -53,7 +51,7 @@ def run_script(
     if not sys.executable:
         raise ChildFailed("this Python does not know how to start another one")
     cpu_seconds = max(int(seconds) + 1, 1)
-    settings = json.dumps([sys.path, cpu_seconds, memory, arguments])
+    settings = json.dumps([sys.path, cpu_seconds, MEMORY, arguments])
     command = [sys.executable, "-I", "-S", "-c", _PRELUDE + script, settings]
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     try:
@@ -68,7 +66,7 @@ def run_script(
         return child.stdout
     if child.returncode < 0:  # ended by a signal, as the kernel does at a limit
         raise ChildFailed(
-            f"it was ended after {cpu_seconds} seconds or {memory:,} bytes of memory", late=True
+            f"it was ended after {cpu_seconds} seconds or {MEMORY:,} bytes of memory", late=True
         )
     raise ChildFailed(_last_line(child.stderr))
 

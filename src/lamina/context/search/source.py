@@ -83,19 +83,18 @@ def search(
     sources: Collection[str] | None = None,
     already_sent: SentSegments | None = None,
     limits: SearchLimits = DEFAULT,
-    count: Count = estimate_tokens,
 ) -> Source:
     """A source that finds excerpts for each prompt.
 
     `already_sent` returns what the request has already (the entries of the last envelope, or segments): text
-    that is there in full is not sent again. `sources` limits the search. `count` counts tokens.
+    that is there in full is not sent again. `sources` limits the search.
     """
 
     async def source(prompt: str, room: int | None) -> Sequence[Segment]:
         hits = await index.query(prompt, most=2 * limits.most, sources=sources)
         if already_sent is not None:
             hits = drop_sent_hits(hits, already_sent())
-        return excerpts(hits, room=limits.room(room), limits=limits, count=count)
+        return excerpts(hits, room=limits.room(room), limits=limits)
 
     return source
 
@@ -122,20 +121,11 @@ def search_tool(name: str = "search") -> dict[str, Any]:
     }
 
 
-async def answer_search_call(
-    index: Index,
-    arguments: str | dict[str, Any],
-    *,
-    sources: Collection[str] | None = None,
-    room: int | None = None,
-    limits: SearchLimits = DEFAULT,
-    count: Count = estimate_tokens,
-) -> tuple[Segment, ...]:
+async def answer_search_call(index: Index, arguments: str | dict[str, Any]) -> tuple[Segment, ...]:
     """Answer a call of the tool. Arguments that cannot be used raise BadInput with the reason."""
     request = _read_arguments(arguments)
-    most = min(max(request.most, 1), limits.most)
-    hits = await index.query(request.query, most=most, sources=sources)
-    return excerpts(hits, room=limits.room(room), limits=limits, count=count)
+    hits = await index.query(request.query, most=min(max(request.most, 1), MOST))
+    return excerpts(hits, room=TOKENS)
 
 
 def _read_arguments(arguments: str | dict[str, Any]) -> SearchArguments:
