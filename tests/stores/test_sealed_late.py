@@ -175,13 +175,12 @@ class Dawdles(MemoryStore):
 
 
 @awaited
-async def test_keys_of_what_was_never_begun_are_forgotten_only_alone() -> None:
+async def test_keys_of_what_was_never_begun_are_not_forgotten() -> None:
     sealed = Sealed(MemoryStore(), generate(), create=True)
     await sealed.vault.unlock()
     await sealed.cards.make(WHERE)
     await rekey(sealed, WHERE)
     assert not await finish(sealed, WHERE)
-    assert await finish(sealed, WHERE, alone=True)
     await sealed.append(WHERE, [b"first"])
     assert bodies_of(await sealed.read(WHERE)) == [b"first"]
 

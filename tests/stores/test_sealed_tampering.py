@@ -108,7 +108,7 @@ async def test_a_record_of_a_key_that_was_replaced_is_refused() -> None:
     before = copied(world.now)
     sealed = Sealed(world.now, KEY)
     assert await rekey(sealed, OWN) == 6
-    assert await finish(sealed, OWN, alone=True)
+    assert await finish(sealed, OWN)
     own = sealed.vault.inner(OWN)
     changes = [
         set_back(own, before, records=True, state=False),

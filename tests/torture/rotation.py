@@ -112,7 +112,7 @@ async def _finished(telling: Telling, folder: str) -> None:
         assert isinstance(store, Sealed)
         for where in [each async for each in conversations(store)]:
             await rekey(store, where)
-            assert await finish(store, where, alone=True), "something is still sealed under a key of before"
+            assert await finish(store, where), "something is still sealed under a key of before"
 
 
 async def _locked_out(opened: OpenStore, folder: str, telling: Telling) -> None:

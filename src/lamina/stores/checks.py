@@ -7,9 +7,10 @@ the arguments of a call.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Sequence
 
-from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, WrongKey
+from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, StoreError, WrongKey
 from lamina.stores.port import (
     NAME_BYTES,
     OWN_PREFIXES,
@@ -20,6 +21,17 @@ from lamina.stores.port import (
     Where,
     Within,
 )
+
+
+def check_open(*, closed: bool, process: int) -> None:
+    """Raise StoreError if a store was closed, or belongs to another process than this one.
+
+    Two processes that use one connection would read each other's answers.
+    """
+    if closed:
+        raise StoreError("the store is closed", hint="open it again")
+    if os.getpid() != process:
+        raise StoreError("the store was opened before this process was forked", hint="open it here")
 
 
 def check_selected_once(*, after: int, last: int | None, at: Sequence[int] | None) -> None:

@@ -9,7 +9,7 @@ checked: SHA-256 made a read of the last fifty records three times as slow, and 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from lamina.errors import Damaged
 from lamina.stores.port import Record, Where
@@ -60,12 +60,16 @@ StoredRow = tuple[object, object, object]
 """Place, body and checksum of a record as they were read. In a damaged table they can be anything."""
 
 
-def is_intact(checksums: Checksums, row: StoredRow) -> bool:
-    """Whether a row is a record as it was written."""
-    seq, body, checksum = row
-    if not isinstance(seq, int) or not isinstance(body, bytes) or seq < 0:
-        return False
-    return checksums.record(seq, body) == checksum
+def intact_records(where: Where, rows: Iterable[StoredRow]) -> list[Record]:
+    """Those of the rows that are records as they were written."""
+    checksums = Checksums(where)
+    records: list[Record] = []
+    for seq, body, checksum in rows:
+        if not isinstance(seq, int) or not isinstance(body, bytes) or seq < 0:
+            continue
+        if checksums.record(seq, body) == checksum:
+            records.append(Record(seq=seq, body=body))
+    return records
 
 
 def check_records(where: Where, places: Sequence[int], rows: Sequence[StoredRow]) -> tuple[Record, ...]:

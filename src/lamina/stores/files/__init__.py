@@ -7,8 +7,7 @@ those who come from a system that stored them so. Each append waits for the disk
 serves many conversations uses SQLite or PostgreSQL.
 
 `store` is the port, `conversation_folder` reads the folder of one conversation, `commits` writes a group of
-files wholly or not at all, `hidden_files` and `record_file` are what these files hold, `names` are the names
-of the folders, `disk` writes single files and has the lock.
+files wholly or not at all, `disk` has what these files hold, writes single ones, and has the lock.
 """
 
 from lamina.stores.files.store import FilesStore, open_files

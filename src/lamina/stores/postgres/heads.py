@@ -15,8 +15,8 @@ from psycopg import pq
 
 from lamina.errors import Damaged
 from lamina.stores.checks import check_key, is_sealed_name
-from lamina.stores.checksums import Checksums, is_intact
-from lamina.stores.port import HEADER, RESERVED, RESERVED_END, Once, StoredHead, Where
+from lamina.stores.checksums import Checksums, intact_records
+from lamina.stores.port import HEADER, RESERVED, RESERVED_END, Once, Record, StoredHead, Where
 from lamina.stores.postgres.connections import PostgresConnection, select_row
 
 Values = dict[str, Any]
@@ -134,17 +134,15 @@ def is_head_intact(checksums: Checksums, count: int, state_sum: int, checksum: i
 
 async def damaged(connection: PostgresConnection, where: Where, problem: str) -> Damaged:
     """The error, with the places of the records that are intact."""
-    intact = [seq for seq, _ in await select_intact_records(connection, where)]
+    intact = [record.seq for record in await select_intact_records(connection, where)]
     return Damaged(problem, conversation=where.conversation, whole=intact)
 
 
-async def select_intact_records(connection: PostgresConnection, where: Where) -> list[tuple[int, bytes]]:
-    """Place and body of each record that is what was written."""
+async def select_intact_records(connection: PostgresConnection, where: Where) -> list[Record]:
+    """The records that are what was written."""
     cursor = connection.cursor(binary=True)
     await cursor.execute(_ALL_RECORDS, names_of(where))
-    checksums = Checksums(where)
-    rows = await cursor.fetchall()
-    return [(seq, body) for seq, body, checksum in rows if is_intact(checksums, (seq, body, checksum))]
+    return intact_records(where, await cursor.fetchall())
 
 
 _ALL_RECORDS = """

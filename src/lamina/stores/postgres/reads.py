@@ -190,7 +190,7 @@ _BODIES = """
     WHERE workspace = %(workspace)s AND conversation = ANY(%(names)s::text[]) ORDER BY conversation, seq"""
 
 
-async def rescue_records(call: ConnectionCall, where: Where) -> list[tuple[int, bytes]]:
-    """Place and body of each record that can still be read, also if the head is damaged."""
+async def rescue_records(call: ConnectionCall, where: Where) -> list[Record]:
+    """The records that can still be read, also if the head is damaged."""
     check_key(where.workspace, sealed=await select_flag(call.connection, IS_SEALED, names_of(where)))
     return await select_intact_records(call.connection, where)

@@ -25,7 +25,7 @@ from psycopg import sql
 
 from lamina.errors import BadInput, Broken, StoreError, advise_on_version
 from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
-from lamina.stores.checks import check_where, check_withdrawal, check_workspace
+from lamina.stores.checks import check_open, check_where, check_withdrawal, check_workspace
 from lamina.stores.port import ListedConversation, Record, RecordPage, StoredHead, Where
 from lamina.stores.postgres import reads, writes
 from lamina.stores.postgres.connections import (
@@ -152,8 +152,7 @@ class PostgresStore(CheckedStore):
     async def rescue(self, where: Where) -> Sequence[Record]:
         """The records that are what was written, whatever became of the others and of the head."""
         check_where(where)
-        rows = await self._run(partial(reads.rescue_records, where=where), where.conversation)
-        return [Record(seq=seq, body=body) for seq, body in rows]
+        return await self._run(partial(reads.rescue_records, where=where), where.conversation)
 
     async def close(self) -> None:
         """Wait for the calls that are under way, and close all connections. Closing again does nothing."""
@@ -174,7 +173,7 @@ class PostgresStore(CheckedStore):
         The second time it has a connection of its own: other calls may give back more that are lost. A commit
         that was interrupted may have been made. With a key the server tells, so the operation is repeatable.
         """
-        self._check_open()
+        check_open(closed=self._closed, process=self._process)
         maybe_committed = False
         for is_last in (False, True):
             try:
@@ -188,16 +187,6 @@ class PostgresStore(CheckedStore):
                         lost, conversation, maybe_committed=maybe_committed, hint=hint
                     ) from None
         raise AssertionError  # the second time returns or raises
-
-    def _check_open(self) -> None:
-        """Raise StoreError if the store was closed, or belongs to another process.
-
-        Two processes that use one connection would read each other's answers.
-        """
-        if self._closed:
-            raise StoreError("the store is closed", hint="open it again")
-        if os.getpid() != self._process:
-            raise StoreError("the store was opened before this process was forked", hint="open it here")
 
 
 _WITH_KEY = "append it again with the same key when the server answers: it is stored only once"

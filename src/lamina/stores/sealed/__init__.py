@@ -22,7 +22,6 @@ from lamina.stores.sealed.keys import (
 )
 from lamina.stores.sealed.proof import Anchor, anchor, verify
 from lamina.stores.sealed.rotation import (
-    Progress,
     add_key,
     conversations,
     finish,
@@ -39,7 +38,6 @@ __all__ = [
     "Cost",
     "Key",
     "Passphrase",
-    "Progress",
     "Sealed",
     "add_key",
     "anchor",

@@ -15,9 +15,8 @@ process still uses an older key, the state is no more the one that it read, and 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
-import msgspec
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, StoreError
@@ -38,14 +37,6 @@ BATCH = 256
 
 SWEEP = Where(OwnName(RESERVED), "sweep")
 """What is made and deleted to sweep the store within, which accepts no plain names."""
-
-
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How many records of one conversation have been sealed again."""
-
-    where: Where
-    done: int
-    total: int
 
 
 async def add_key(sealed: Sealed, key: Credential) -> str:
@@ -102,9 +93,7 @@ async def retire(sealed: Sealed, key: str) -> None:
     await sealed.vault.change_header(lambda header: _without_key(header, key))
 
 
-async def rekey(
-    sealed: Sealed, where: Where, *, batch: int = BATCH, progress: Callable[[Progress], None] | None = None
-) -> int:
+async def rekey(sealed: Sealed, where: Where, *, batch: int = BATCH) -> int:
     """Give a conversation a new data key, seal every record again under it, and return how many.
 
     A run that was interrupted is continued. The state stays as it is: the next append, or `finish`, seals it
@@ -114,24 +103,23 @@ async def rekey(
     page = await sealed.reader.read(where, NOTHING)
     count = page.state.count
     await sealed.cards.change(where, lambda open_card: _with_new_key(open_card, primary, count))
-    return await _reseal_records(sealed, where, batch, progress)
+    return await _reseal_records(sealed, where, batch)
 
 
-async def finish(sealed: Sealed, where: Where, *, batch: int = BATCH, alone: bool = False) -> bool:
+async def finish(sealed: Sealed, where: Where) -> bool:
     """Forget all data keys but the newest, and return True if they are gone.
 
-    Once the state is sealed under the newest key, nobody can write under an older one. If there is no state
-    yet, because nothing was ever written, that is so only if no other process writes to the store: `alone`
-    says that.
+    Once the state is sealed under the newest key, nobody can write under an older one. While there is no
+    state, because nothing was ever written, another process may still do so, and the keys stay.
     """
     open_card = await sealed.cards.read(where, fresh=True)
     if open_card is None:
         return False
     if len(open_card.card.data) < 2:
         return True
-    if not await _reseal_state(sealed, where) and not alone:
+    if not await _reseal_state(sealed, where):
         return False
-    await _reseal_records(sealed, where, batch, None)
+    await _reseal_records(sealed, where, BATCH)
     new_card = await sealed.cards.change(where, lambda now: _without_older_keys(now, open_card))
     return new_card is not None
 
@@ -212,9 +200,7 @@ def _without_data_keys(open_card: OpenCard) -> Card | None:
     return replace(open_card.card, gone=SHREDDED, data=())
 
 
-async def _reseal_records(
-    sealed: Sealed, where: Where, batch: int, progress: Callable[[Progress], None] | None
-) -> int:
+async def _reseal_records(sealed: Sealed, where: Where, batch: int) -> int:
     """Seal every record under the newest key that is not yet, and return how many that were."""
     check_page(batch)
     store = require_rekeyable(sealed.store)
@@ -224,8 +210,6 @@ async def _reseal_records(
         changed_in_batch, page = await _reseal_batch(sealed, store, where, place, batch)
         changed += changed_in_batch
         place += len(page.records)
-        if progress is not None:
-            progress(Progress(where=where, done=place, total=page.state.count))
         if place >= page.state.count:  # a verified page is never short, so each turn makes progress
             return changed
 

@@ -24,13 +24,13 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from anyio import CancelScope, CapacityLimiter, to_thread
 
 from lamina.errors import BadInput, Damaged, StoreError
 from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
-from lamina.stores.checks import check_where, check_withdrawal, check_workspace
+from lamina.stores.checks import check_open, check_where, check_withdrawal, check_workspace
 from lamina.stores.port import ListedConversation, Record, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import tables
 from lamina.stores.sqlite.connections import (
@@ -93,13 +93,11 @@ class SqliteStore(CheckedStore):
         return SqliteStore(writer, readers)
 
     async def _append_group(self, group: NewGroup) -> StoredHead:
-        append = partial(tables.append_group, group=group)
-        return await self._run_write(partial(self._usable_writer().write, append))
+        return await self._write(tables.append_group, group=group)
 
     async def _read_page(self, where: Where, selection: RecordSelection) -> RecordPage:
-        read = partial(tables.read_page, where=where, selection=selection)
         try:
-            return await self._run_read(partial(self._readers.read, read))
+            return await self._read(tables.read_page, where=where, selection=selection)
         except Damaged as damage:
             if damage.conversation:
                 raise
@@ -108,12 +106,10 @@ class SqliteStore(CheckedStore):
             ) from damage.__cause__
 
     async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
-        list_page = partial(tables.list_conversations, workspace=workspace, after=after, limit=limit)
-        return await self._run_read(partial(self._readers.read, list_page))
+        return await self._read(tables.list_conversations, workspace=workspace, after=after, limit=limit)
 
     async def _delete(self, where: Where) -> bool:
-        delete = partial(tables.delete_conversation, where=where)
-        return await self._run_write(partial(self._usable_writer().erase, delete))
+        return await self._erase(tables.delete_conversation, where=where)
 
     async def delete_many(self, places: Sequence[Where]) -> int:
         all_places = tuple(places)  # the caller may change a list while the deletion waits for its turn
@@ -128,47 +124,42 @@ class SqliteStore(CheckedStore):
                     count += 1
             return count > 0
 
-        await self._run_write(partial(self._usable_writer().erase, delete))
+        await self._erase(delete)
         return count
 
     async def sizes(self, workspace: str) -> Mapping[str, int]:
         check_workspace(workspace)
-        measure = partial(tables.measure_conversations, workspace=workspace)
-        return await self._run_read(partial(self._readers.read, measure))
+        return await self._read(tables.measure_conversations, workspace=workspace)
 
     async def states(self, workspace: str) -> Mapping[str, bytes]:
         check_workspace(workspace)
-        read = partial(tables.read_states, workspace=workspace)
-        return await self._run_read(partial(self._readers.read, read))
+        return await self._read(tables.read_states, workspace=workspace)
 
     async def bodies(self, workspace: str, names: Sequence[str]) -> Mapping[str, Sequence[bytes]]:
         check_workspace(workspace)
-        read = partial(tables.read_bodies, workspace=workspace, names=tuple(names))
-        return await self._run_read(partial(self._readers.read, read))
+        return await self._read(tables.read_bodies, workspace=workspace, names=tuple(names))
 
     async def withdraw(self, where: Where, *, was: bytes) -> bool:
         check_withdrawal(where, was)
-        delete = partial(tables.delete_conversation, where=where, was=was)
-        return await self._run_write(partial(self._usable_writer().erase, delete))
+        return await self._erase(tables.delete_conversation, where=where, was=was)
 
     async def _replace_records(self, replacement: Replacement) -> StoredHead:
-        replace = partial(tables.replace_records, replacement=replacement)
-        return await self._run_write(partial(self._usable_writer().write, replace))
+        return await self._write(tables.replace_records, replacement=replacement)
 
     async def rescue(self, where: Where) -> Sequence[Record]:
         """The records that are what was written, whatever became of the others and of the head."""
         check_where(where)
-        rescue = partial(tables.rescue_records, where=where)
-        rows = await self._run_read(partial(self._readers.read, rescue))
-        return [Record(seq=seq, body=body) for seq, body in rows]
+        return await self._read(tables.rescue_records, where=where)
 
     async def scrub(self) -> None:
         """Rewrite the file, so that nothing is left of replaced records. `delete` does it by itself."""
-        await self._run_write(self._usable_writer().scrub)
+        await to_thread.run_sync(self._usable_writer().scrub, limiter=self._writing)
 
     async def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the file as it is at one moment, while others go on writing. `path` must be new."""
-        await self._run_read(partial(self._readers.copy, _absolute_path(path)))
+        copy = partial(self._readers.copy, _absolute_path(path))
+        self._check_open()
+        await to_thread.run_sync(copy, limiter=self._reading)
 
     async def close(self) -> None:
         """Wait for the calls that are under way, and close the file. Closing again does nothing."""
@@ -189,19 +180,25 @@ class SqliteStore(CheckedStore):
             raise StoreError("the store can only be read: it cannot be written to", hint=hint)
         return self._writer
 
-    async def _run_write(self, call: Callable[[], T]) -> T:
-        self._check_open()
-        return await to_thread.run_sync(call, limiter=self._writing)
+    async def _write(self, change: Callable[..., T], **arguments: Any) -> T:
+        """Change the tables in a worker thread, once the writer has its turn."""
+        write = self._usable_writer().write
+        return await to_thread.run_sync(write, partial(change, **arguments), limiter=self._writing)
 
-    async def _run_read(self, call: Callable[[], T]) -> T:
+    async def _erase(self, delete: Callable[..., bool], **arguments: Any) -> bool:
+        """Delete from the tables in a worker thread, and from the bytes of the file."""
+        erase = self._usable_writer().erase
+        return await to_thread.run_sync(erase, partial(delete, **arguments), limiter=self._writing)
+
+    async def _read(self, query: Callable[..., T], **arguments: Any) -> T:
+        """Read the tables in a worker thread."""
         self._check_open()
-        return await to_thread.run_sync(call, limiter=self._reading)
+        return await to_thread.run_sync(
+            self._readers.read, partial(query, **arguments), limiter=self._reading
+        )
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise StoreError("the store is closed", hint="open it again")
-        if os.getpid() != self._process:
-            raise StoreError("the store was opened before this process was forked", hint="open it here")
+        check_open(closed=self._closed, process=self._process)
 
 
 def _open_file(path: str, driver: Driver | None) -> tuple[Writer | None, Readers]:

@@ -20,13 +20,14 @@ from lamina.stores.checks import (
     check_no_plain,
     is_sealed_name,
 )
-from lamina.stores.checksums import Checksums, check_records, is_intact
+from lamina.stores.checksums import Checksums, check_records, intact_records
 from lamina.stores.port import (
     HEADER,
     RESERVED,
     RESERVED_END,
     ListedConversation,
     Once,
+    Record,
     RecordPage,
     StoredHead,
     Where,
@@ -218,8 +219,8 @@ def check_readable(connection: SqliteConnection) -> None:
         raise StoreError("the file holds no conversations", hint="check the path")
 
 
-def rescue_records(connection: SqliteConnection, where: Where) -> Sequence[tuple[int, bytes]]:
-    """Place and body of each record that can still be read, also if the head is damaged."""
+def rescue_records(connection: SqliteConnection, where: Where) -> Sequence[Record]:
+    """The records that can still be read, also if the head is damaged."""
     _check_key(connection, where.workspace)
     row = find_row(connection, where)
     if row is None:
@@ -315,7 +316,7 @@ def _has_plain(connection: SqliteConnection) -> bool:
 
 def _damaged(connection: SqliteConnection, where: Where, row: ConversationRow, problem: str) -> Damaged:
     """The error, with the places of the records that are intact."""
-    intact = [seq for seq, _ in select_intact_records(connection, where, row.id)]
+    intact = [record.seq for record in select_intact_records(connection, where, row.id)]
     return Damaged(problem, conversation=where.conversation, whole=intact)
 
 
@@ -353,11 +354,7 @@ def _select_range(
     return connection.run(sql, (conversation_id, places[0], places[-1]))
 
 
-def select_intact_records(
-    connection: SqliteConnection, where: Where, conversation_id: Any
-) -> list[tuple[int, bytes]]:
-    """Place and body of each record that is what was written."""
+def select_intact_records(connection: SqliteConnection, where: Where, conversation_id: Any) -> list[Record]:
+    """The records that are what was written."""
     sql = "SELECT seq, body, sum FROM record WHERE conversation = ? ORDER BY seq"
-    rows = connection.run(sql, (conversation_id,))
-    checksums = Checksums(where)
-    return [(seq, body) for seq, body, checksum in rows if is_intact(checksums, (seq, body, checksum))]
+    return intact_records(where, connection.run(sql, (conversation_id,)))
