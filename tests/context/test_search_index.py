@@ -20,11 +20,6 @@ pytestmark = pytest.mark.anyio
 WORDS = ("cat", "dog", "ship")
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
     """A vector by which of a few words, or their synonyms, a text has."""
     same = {"kitten": "cat", "puppy": "dog", "vessel": "ship"}

@@ -36,11 +36,6 @@ QUERIES = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """In the database `bare` its user may not create the extension."""

@@ -215,11 +215,6 @@ def test_an_address_and_a_key_are_enough(address: str, tmp_path: Path) -> None:
 # What it does as an index, on any store.
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @asynccontextmanager
 async def opened(store: Store) -> AsyncIterator[StoredIndex]:
     async with open_search(store, workspace="team", embedder=embed) as index:

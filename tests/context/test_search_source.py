@@ -30,11 +30,6 @@ LINES = [f"retry rule {number}: " + "retry " * (20 - number) + "pause " * number
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def index() -> AsyncIterator[Index]:
     async with open_index() as index:
         await index.replace(

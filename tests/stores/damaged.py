@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from typing import Any
 
-import anyio
 import psycopg
 
 from lamina.stores.checksums import Checksums
@@ -45,23 +43,12 @@ class Damaged:
     def change(self, statement: str) -> None:
         self.run(statement.format(**self.names))
 
-    def use(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
-        """What the work returns, with the store opened anew."""
-
-        async def use() -> Any:
-            async with self.open() as store:
-                return await work(store)
-
-        return anyio.run(use)
-
-    def fill(self) -> None:
-        async def work(store: Any) -> None:
+    async def fill(self) -> None:
+        async with self.open() as store:
             await store.append(HERE, [b"zero", b"one"], once=ONCE, state=b"before")
             await store.append(HERE, [b"two", b"three"], state=b"state")
             await store.append(OTHER, [b"a", b"b"], state=b"of another")
             await store.append(THIRD, [b"x"])
-
-        self.use(work)
 
     def set_head_back(self, count: int) -> None:
         """As after a write of one page that the disk acknowledged and lost: a head that was right once."""

@@ -17,6 +17,7 @@ from lamina.stores.port import ListedConversation, RecordPage, StoredHead
 from lamina.stores.postgres import open_postgres
 from lamina.testing._store_trial import expect_error
 from tests.servers.postgres import shared
+from tests.sessions.talking import awaited
 from tests.stores.damaged import HERE, ONCE, OTHER, Damaged, DamagedPostgres, DamagedSqlite
 
 RECORDS = {
@@ -77,9 +78,12 @@ SQLITE_KEYS = {
 @pytest.fixture
 def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Damaged]:
     if request.param == "sqlite":
-        yield DamagedSqlite(tmp_path / "chats.db")
+        file = DamagedSqlite(tmp_path / "chats.db")
+        anyio.run(file.fill)
+        yield file
         return
     database = DamagedPostgres()
+    anyio.run(database.fill)
     yield database
     database.drop()
 
@@ -99,11 +103,10 @@ BOTH = pytest.mark.parametrize("damaged", ["sqlite", "postgres"], indirect=True)
 
 
 @each_damage(RECORDS, SQLITE_RECORDS)
-def test_a_damaged_record_is_named_and_the_others_can_be_read(damaged: Damaged, damage: str) -> None:
-    damaged.fill()
+@awaited
+async def test_a_damaged_record_is_named_and_the_others_can_be_read(damaged: Damaged, damage: str) -> None:
     damaged.change(damage)
-
-    async def work(store: Any) -> None:
+    async with damaged.open() as store:
         for selection in ({}, {"last": 4}, {"at": [0, 2]}, {"limit": 1}):
             error = await expect_error(store.read(HERE, **selection), errors.Damaged)
             assert error.conversation == "here"
@@ -115,32 +118,26 @@ def test_a_damaged_record_is_named_and_the_others_can_be_read(damaged: Damaged, 
         assert (await store.read(OTHER)).head == StoredHead(count=2, state=b"of another")
         assert (await store.append(OTHER, [b"c"])).count == 3
 
-    damaged.use(work)
-
 
 @BOTH
-def test_a_record_behind_the_last_is_noticed(damaged: Damaged) -> None:
-    damaged.fill()
+@awaited
+async def test_a_record_behind_the_last_is_noticed(damaged: Damaged) -> None:
     damaged.change("INSERT INTO record VALUES ({more})")
-
-    async def work(store: Any) -> None:
+    async with damaged.open() as store:
         for call in (store.read(HERE), store.read(HERE, last=1), store.append(HERE, [b"five"])):
             error = await expect_error(call, errors.Damaged)
             assert "there are more records than its head says" in str(error)
         assert len((await store.read(HERE, at=error.whole)).records) == 4
         assert (await store.append(OTHER, [b"c"])).count == 3, "the writer goes on"
 
-    damaged.use(work)
-
 
 @pytest.mark.parametrize("count", [0, 2])
 @BOTH
-def test_a_head_that_is_older_than_its_records_is_noticed(damaged: Damaged, count: int) -> None:
+@awaited
+async def test_a_head_that_is_older_than_its_records_is_noticed(damaged: Damaged, count: int) -> None:
     """Whatever would read past the head, or write behind it, is refused; `count` is what the head says."""
-    damaged.fill()
     damaged.set_head_back(count)
-
-    async def work(store: Any) -> None:
+    async with damaged.open() as store:
         for call in (
             store.read(HERE),
             store.read(HERE, last=1),
@@ -159,15 +156,12 @@ def test_a_head_that_is_older_than_its_records_is_noticed(damaged: Damaged, coun
         assert await store.delete(HERE), "what is damaged can be deleted"
         assert list(await store.list("w")) == [ListedConversation(conversation="other", count=2)]
 
-    damaged.use(work)
-
 
 @each_damage(HEADS, SQLITE_HEADS)
-def test_a_damaged_head_is_named_and_never_built_upon(damaged: Damaged, damage: str) -> None:
-    damaged.fill()
+@awaited
+async def test_a_damaged_head_is_named_and_never_built_upon(damaged: Damaged, damage: str) -> None:
     damaged.change(damage)
-
-    async def work(store: Any) -> None:
+    async with damaged.open() as store:
         for call in (
             store.read(HERE),
             store.read(HERE, last=0),
@@ -186,29 +180,23 @@ def test_a_damaged_head_is_named_and_never_built_upon(damaged: Damaged, damage: 
         assert await store.read(HERE) == RecordPage()
         assert list(await store.list("w")) == [ListedConversation(conversation="other", count=2)]
 
-    damaged.use(work)
-
 
 @each_damage(KEYS, SQLITE_KEYS)
-def test_a_damaged_key_is_not_answered(damaged: Damaged, damage: str) -> None:
-    damaged.fill()
+@awaited
+async def test_a_damaged_key_is_not_answered(damaged: Damaged, damage: str) -> None:
     damaged.change(damage)
-
-    async def work(store: Any) -> None:
+    async with damaged.open() as store:
         error = await expect_error(store.append(HERE, [b"zero", b"one"], once=ONCE), errors.Damaged)
         assert error.conversation == "here"
         assert (await store.read(HERE)).head.count == 4
 
-    damaged.use(work)
-
 
 @pytest.mark.parametrize("selection", [{}, {"last": 2}, {"last": 0}, {"at": [1]}, {"after": 3}])
 @pytest.mark.parametrize("damaged", ["postgres"], indirect=True)
-def test_records_without_their_head_are_missed(damaged: Damaged, selection: dict[str, Any]) -> None:
-    damaged.fill()
+@awaited
+async def test_records_without_their_head_are_missed(damaged: Damaged, selection: dict[str, Any]) -> None:
     damaged.change("DELETE FROM conversation WHERE name = 'here'")
-
-    async def work(store: Any) -> None:
+    async with damaged.open() as store:
         error = await expect_error(store.read(HERE, **selection), errors.Damaged)
         assert error.whole == (0, 1, 2, 3)
         for after in ("", "a"):
@@ -223,12 +211,10 @@ def test_records_without_their_head_are_missed(damaged: Damaged, selection: dict
         assert list(await store.list("w")) == rest
         assert (await store.append(HERE, [b"anew"], expect=0)).count == 1
 
-    damaged.use(work)
-
 
 @pytest.mark.parametrize("damaged", ["postgres"], indirect=True)
-def test_who_may_only_read_reads(damaged: DamagedPostgres) -> None:
-    damaged.fill()
+@awaited
+async def test_who_may_only_read_reads(damaged: DamagedPostgres) -> None:
     schema = damaged.schema
     reader = f"reader_{uuid.uuid4().hex}"
     with psycopg.connect(shared().url, autocommit=True) as link:
@@ -236,10 +222,7 @@ def test_who_may_only_read_reads(damaged: DamagedPostgres) -> None:
         link.execute(f'GRANT USAGE ON SCHEMA "{schema}" TO "{reader}"')
         link.execute(f'GRANT SELECT ON ALL TABLES IN SCHEMA "{schema}" TO "{reader}"')
 
-    async def work() -> None:
-        async with open_postgres(f"{shared().url}&options=-crole%3D{reader}", schema=schema) as store:
-            assert (await store.read(HERE)).head.count == 4
-            assert len(await store.list("w")) == 2
-            assert "permission denied" in str(await expect_error(store.append(HERE, [b"x"]), StoreError))
-
-    anyio.run(work)
+    async with open_postgres(f"{shared().url}&options=-crole%3D{reader}", schema=schema) as store:
+        assert (await store.read(HERE)).head.count == 4
+        assert len(await store.list("w")) == 2
+        assert "permission denied" in str(await expect_error(store.append(HERE, [b"x"]), StoreError))

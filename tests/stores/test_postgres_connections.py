@@ -6,8 +6,8 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, ParamSpec
 from uuid import uuid4
 
 import anyio
@@ -20,6 +20,7 @@ from lamina.stores.port import Once, StoredHead, Where
 from lamina.stores.postgres import ConnectionLimits, PostgresStore, connections, open_postgres
 from lamina.stores.postgres.store import VERSION
 from tests.servers.postgres import shared
+from tests.sessions.talking import awaited
 
 WHERE = Where("team", "chat")
 ONCE = Once(key="turn-1", digest=b"d")
@@ -34,6 +35,8 @@ def tables() -> Iterator[str]:
     with psycopg.connect(shared().url, autocommit=True) as link:
         link.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
 
+
+P = ParamSpec("P")
 
 Cut = Literal["before", "after", "never"]
 
@@ -97,83 +100,76 @@ async def cut(tables: str, *cuts: Cut) -> AsyncIterator[PostgresStore]:
             tasks.cancel_scope.cancel()
 
 
-def run(work: Callable[..., Awaitable[object]], *arguments: Any) -> None:
-    async def limited() -> None:
-        with anyio.fail_after(60):
-            await work(*arguments)
+def limited(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+    """Run a test in an event loop of its own, for a minute at most."""
 
-    anyio.run(limited)
+    @awaited
+    @wraps(test)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with anyio.fail_after(60):
+            await test(*args, **kwargs)
+
+    return run
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_commit_whose_answer_is_lost_is_settled_by_its_key(tables: str, when: Cut) -> None:
-    async def work() -> None:
-        async with cut(tables, when) as store:
-            head = await store.append(WHERE, [b"a", b"b"], expect=0, once=ONCE, state=b"s")
-            assert head == StoredHead(count=2, state=b"s")
-            page = await store.read(WHERE)
-            assert [record.body for record in page.records] == [b"a", b"b"]
-
-    run(work)
+@limited
+async def test_a_commit_whose_answer_is_lost_is_settled_by_its_key(tables: str, when: Cut) -> None:
+    async with cut(tables, when) as store:
+        head = await store.append(WHERE, [b"a", b"b"], expect=0, once=ONCE, state=b"s")
+        assert head == StoredHead(count=2, state=b"s")
+        page = await store.read(WHERE)
+        assert [record.body for record in page.records] == [b"a", b"b"]
 
 
 @pytest.mark.parametrize(("when", "there"), [("before", 0), ("after", 1)])
-def test_a_commit_without_a_key_says_what_to_do(tables: str, when: Cut, there: int) -> None:
-    async def work() -> None:
-        async with cut(tables, when) as store:
-            with pytest.raises(Broken, match=r"made or not.*read the conversation.*`once`"):
-                await store.append(WHERE, [b"a"], expect=0)
-            assert (await store.read(WHERE)).head.count == there
-            assert (await store.append(WHERE, [b"b"], expect=there)).count == there + 1
-
-    run(work)
+@limited
+async def test_a_commit_without_a_key_says_what_to_do(tables: str, when: Cut, there: int) -> None:
+    async with cut(tables, when) as store:
+        with pytest.raises(Broken, match=r"made or not.*read the conversation.*`once`"):
+            await store.append(WHERE, [b"a"], expect=0)
+        assert (await store.read(WHERE)).head.count == there
+        assert (await store.append(WHERE, [b"b"], expect=there)).count == there + 1
 
 
-def test_a_key_that_could_not_be_settled_can_be_used_again(tables: str) -> None:
-    async def work() -> None:
-        async with cut(tables, "after", "before") as store:
-            await store.append(
-                WHERE, [b"zero"], once=Once(key="turn-0", digest=b"d")
-            )  # asked twice, cut once
-            with pytest.raises(Broken, match="same key"):
-                await _lost_twice(store)
-            assert (await store.append(WHERE, [b"a"], once=ONCE)).count == 2
+@limited
+async def test_a_key_that_could_not_be_settled_can_be_used_again(tables: str) -> None:
+    async with cut(tables, "after", "before") as store:
+        await store.append(WHERE, [b"zero"], once=Once(key="turn-0", digest=b"d"))  # asked twice, cut once
+        with pytest.raises(Broken, match="same key"):
+            await _lost_twice(store)
+        assert (await store.append(WHERE, [b"a"], once=ONCE)).count == 2
 
-    async def _lost_twice(store: PostgresStore) -> None:
-        link = store._pool  # noqa: SLF001 - the server cannot be had again, as far as this call sees
-        address, link._url = link._url, "postgresql:///?host=/nowhere"  # noqa: SLF001
-        try:
-            await store.append(WHERE, [b"a"], once=ONCE)
-        finally:
-            link._url = address  # noqa: SLF001
 
-    run(work)
+async def _lost_twice(store: PostgresStore) -> None:
+    link = store._pool  # noqa: SLF001 - the server cannot be had again, as far as this call sees
+    address, link._url = link._url, "postgresql:///?host=/nowhere"  # noqa: SLF001
+    try:
+        await store.append(WHERE, [b"a"], once=ONCE)
+    finally:
+        link._url = address  # noqa: SLF001
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_deletion_whose_answer_is_lost_is_not_repeated(tables: str, when: Cut) -> None:
-    async def work() -> None:
-        async with cut(tables, "never", when) as store:
-            await store.append(WHERE, [b"a"])
-            with pytest.raises(Broken, match="delete it again"):
-                await store.delete(WHERE)
-            assert (await store.read(WHERE)).head.count == (when == "before")
-
-    run(work)
+@limited
+async def test_a_deletion_whose_answer_is_lost_is_not_repeated(tables: str, when: Cut) -> None:
+    async with cut(tables, "never", when) as store:
+        await store.append(WHERE, [b"a"])
+        with pytest.raises(Broken, match="delete it again"):
+            await store.delete(WHERE)
+        assert (await store.read(WHERE)).head.count == (when == "before")
 
 
-def test_idle_connections_that_died_are_not_noticed(tables: str) -> None:
-    async def work() -> None:
-        async with open_postgres(shared().url, schema=tables) as store:
-            async with anyio.create_task_group() as tasks:
-                for number in range(4):
-                    tasks.start_soon(store.append, Where("w", str(number)), [b"a"])
-            terminated(tables)
-            assert (await store.append(WHERE, [b"a"], expect=0)).count == 1
-            terminated(tables)
-            assert (await store.read(WHERE)).head.count == 1
-
-    run(work)
+@limited
+async def test_idle_connections_that_died_are_not_noticed(tables: str) -> None:
+    async with open_postgres(shared().url, schema=tables) as store:
+        async with anyio.create_task_group() as tasks:
+            for number in range(4):
+                tasks.start_soon(store.append, Where("w", str(number)), [b"a"])
+        terminated(tables)
+        assert (await store.append(WHERE, [b"a"], expect=0)).count == 1
+        terminated(tables)
+        assert (await store.read(WHERE)).head.count == 1
 
 
 def terminated(tables: str) -> None:
@@ -182,19 +178,17 @@ def terminated(tables: str) -> None:
         assert link.execute(query, [f"lamina {tables}"]).fetchone() != (0,)
 
 
-def test_a_cancelled_call_closes_its_connection(tables: str) -> None:
-    async def work() -> None:
-        async with open_postgres(shared().url, schema=tables, connections=1) as store:
-            await store.append(WHERE, [b"a"])
-            before = await backend(store)
-            async with held(tables), anyio.create_task_group() as tasks:
-                tasks.start_soon(store.append, WHERE, [b"never"])
-                await waiting(tables)
-                tasks.cancel_scope.cancel()
-            assert await backend(store) != before
-            assert (await store.append(WHERE, [b"b"], expect=1)).count == 2
-
-    run(work)
+@limited
+async def test_a_cancelled_call_closes_its_connection(tables: str) -> None:
+    async with open_postgres(shared().url, schema=tables, connections=1) as store:
+        await store.append(WHERE, [b"a"])
+        before = await backend(store)
+        async with held(tables), anyio.create_task_group() as tasks:
+            tasks.start_soon(store.append, WHERE, [b"never"])
+            await waiting(tables)
+            tasks.cancel_scope.cancel()
+        assert await backend(store) != before
+        assert (await store.append(WHERE, [b"b"], expect=1)).count == 2
 
 
 async def waiting(tables: str) -> None:
@@ -205,17 +199,15 @@ async def waiting(tables: str) -> None:
             await anyio.sleep(0.01)
 
 
-def test_a_call_cancelled_between_two_statements_closes_it_too(tables: str) -> None:
-    async def work() -> None:
-        async with open_postgres(shared().url, schema=tables, connections=1) as store:
-            before = await backend(store)
-            with anyio.CancelScope() as scope:
-                async with store._pool.call():  # noqa: SLF001
-                    scope.cancel()
-                    await anyio.sleep_forever()
-            assert await backend(store) != before
-
-    run(work)
+@limited
+async def test_a_call_cancelled_between_two_statements_closes_it_too(tables: str) -> None:
+    async with open_postgres(shared().url, schema=tables, connections=1) as store:
+        before = await backend(store)
+        with anyio.CancelScope() as scope:
+            async with store._pool.call():  # noqa: SLF001
+                scope.cancel()
+                await anyio.sleep_forever()
+        assert await backend(store) != before
 
 
 async def backend(store: PostgresStore) -> int:
@@ -232,33 +224,30 @@ async def held(tables: str) -> AsyncIterator[None]:
         await other.rollback()
 
 
-def test_a_refusal_keeps_the_connection(tables: str) -> None:
-    async def work() -> None:
-        async with open_postgres(shared().url, schema=tables, connections=1) as store:
-            before = await backend(store)
-            with pytest.raises(Conflict):
-                await store.append(WHERE, [b"a"], expect=3)
-            assert await backend(store) == before
-            assert await store.list("team") == []
-
-    run(work)
+@limited
+async def test_a_refusal_keeps_the_connection(tables: str) -> None:
+    async with open_postgres(shared().url, schema=tables, connections=1) as store:
+        before = await backend(store)
+        with pytest.raises(Conflict):
+            await store.append(WHERE, [b"a"], expect=3)
+        assert await backend(store) == before
+        assert await store.list("team") == []
 
 
-def test_a_writer_that_waits_too_long_gives_up(tables: str) -> None:
-    async def work() -> None:
-        store = await PostgresStore.open(shared().url, schema=tables, limits=ConnectionLimits(lock=0.1))
-        await store.append(WHERE, [b"a"])
-        async with held(tables):
-            with pytest.raises(StoreError, match=r"too long.*nothing was written") as refusal:
-                await store.append(WHERE, [b"b"])
-        assert not isinstance(refusal.value, Broken)
-        assert (await store.append(WHERE, [b"b"], expect=1)).count == 2
-        await store.close()
-
-    run(work)
+@limited
+async def test_a_writer_that_waits_too_long_gives_up(tables: str) -> None:
+    store = await PostgresStore.open(shared().url, schema=tables, limits=ConnectionLimits(lock=0.1))
+    await store.append(WHERE, [b"a"])
+    async with held(tables):
+        with pytest.raises(StoreError, match=r"too long.*nothing was written") as refusal:
+            await store.append(WHERE, [b"b"])
+    assert not isinstance(refusal.value, Broken)
+    assert (await store.append(WHERE, [b"b"], expect=1)).count == 2
+    await store.close()
 
 
-def test_a_session_that_does_not_commit_to_disk_is_refused(
+@limited
+async def test_a_session_that_does_not_commit_to_disk_is_refused(
     tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = connections._settings  # noqa: SLF001
@@ -266,38 +255,36 @@ def test_a_session_that_does_not_commit_to_disk_is_refused(
         connections, "_settings", lambda *arguments: {**settings(*arguments), "synchronous_commit": "local"}
     )
     with pytest.raises(StoreError, match="synchronous_commit at 'local'"):
-        run(partial(PostgresStore.open, shared().url, schema=tables))
+        await PostgresStore.open(shared().url, schema=tables)
 
 
-def test_every_connection_commits_to_disk(tables: str) -> None:
-    async def work() -> None:
-        async with open_postgres(shared().url, schema=tables) as store, store._pool.call() as call:  # noqa: SLF001
-            assert await (await call.connection.execute("SHOW synchronous_commit")).fetchone() == ("on",)
-
+@limited
+async def test_every_connection_commits_to_disk(tables: str) -> None:
     with psycopg.connect(shared().url) as plain:
         assert plain.execute("SHOW synchronous_commit").fetchone() == ("off",)
-    run(work)
+    async with open_postgres(shared().url, schema=tables) as store, store._pool.call() as call:  # noqa: SLF001
+        assert await (await call.connection.execute("SHOW synchronous_commit")).fetchone() == ("on",)
 
 
-def test_a_server_that_is_not_there_is_said_at_once() -> None:
+@limited
+async def test_a_server_that_is_not_there_is_said_at_once() -> None:
     with pytest.raises(Broken, match="no connection"):
-        run(PostgresStore.open, "postgresql:///?host=/nowhere")
+        await PostgresStore.open("postgresql:///?host=/nowhere")
 
 
-def test_an_address_is_not_repeated() -> None:
+@limited
+async def test_an_address_is_not_repeated() -> None:
     with pytest.raises(BadInput) as refusal:
-        run(PostgresStore.open, "postgresql://me:secret@host:port:port/db?nonsense")
+        await PostgresStore.open("postgresql://me:secret@host:port:port/db?nonsense")
     assert "secret" not in str(refusal.value)
 
 
-def test_a_closed_store_takes_nothing(tables: str) -> None:
-    async def work() -> None:
-        async with open_postgres(shared().url, schema=tables) as store:
-            pass
-        with pytest.raises(StoreError, match="closed"):
-            await store.read(WHERE)
-
-    run(work)
+@limited
+async def test_a_closed_store_takes_nothing(tables: str) -> None:
+    async with open_postgres(shared().url, schema=tables) as store:
+        pass
+    with pytest.raises(StoreError, match="closed"):
+        await store.read(WHERE)
 
 
 async def opened_and_closed(tables: str) -> None:
@@ -306,18 +293,20 @@ async def opened_and_closed(tables: str) -> None:
 
 
 @pytest.mark.parametrize(("version", "advice"), [(VERSION + 1, "update lamina"), (VERSION - 1, "export it")])
-def test_tables_of_another_version_are_refused(tables: str, version: int, advice: str) -> None:
-    run(opened_and_closed, tables)
+@limited
+async def test_tables_of_another_version_are_refused(tables: str, version: int, advice: str) -> None:
+    await opened_and_closed(tables)
     with psycopg.connect(shared().url, autocommit=True) as link:
         link.execute(f'UPDATE "{tables}".lamina SET version = {version}')  # noqa: S608 - a number
     with pytest.raises(StoreError, match=f"the tables have version {version}; .*{advice}"):
-        run(opened_and_closed, tables)
+        await opened_and_closed(tables)
 
 
 @pytest.mark.parametrize("name", ["", "pg_mine", "n" * 64, "a\0b"])
-def test_a_schema_that_would_be_cut_is_refused(name: str) -> None:
+@limited
+async def test_a_schema_that_would_be_cut_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="schema"):
-        run(partial(PostgresStore.open, shared().url, schema=name))
+        await PostgresStore.open(shared().url, schema=name)
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:

@@ -1,3 +1,4 @@
+# ruff: noqa: ASYNC240 - nothing else runs in the event loops of these tests
 """Damaged SQLite files: what is other than it was written raises, and is never read as something else.
 
 Damaged rows of single tables are in `test_damage`, with those of PostgreSQL.
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from hypothesis import strategies as st
 from lamina.errors import Damaged, LaminaError, StoreError
 from lamina.stores.checked import NewGroup
 from lamina.stores.port import ListedConversation, Where
-from lamina.stores.sqlite import SqliteStore, open_sqlite, tables
+from lamina.stores.sqlite import open_sqlite, tables
 from lamina.stores.sqlite.schema import make_tables
 from lamina.testing._store_trial import expect_error
+from tests.sessions.talking import awaited
 from tests.stores.damaged import HERE, DamagedSqlite
 
 PAGE = 4096
@@ -35,7 +37,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def damaged(path: Path) -> DamagedSqlite:
     database = DamagedSqlite(path)
-    database.fill()
+    anyio.run(database.fill)
     return database
 
 
@@ -48,10 +50,10 @@ LOST = {
 
 
 @pytest.mark.parametrize("damage", LOST.values(), ids=LOST.keys())
-def test_a_conversation_that_is_lost_is_missed(damaged: DamagedSqlite, damage: str) -> None:
+@awaited
+async def test_a_conversation_that_is_lost_is_missed(damaged: DamagedSqlite, damage: str) -> None:
     damaged.change(damage)
-
-    async def work(store: SqliteStore) -> None:
+    async with damaged.open() as store:
         for call in (
             store.read(HERE),
             store.append(HERE, [b"anew"], expect=0),
@@ -61,28 +63,22 @@ def test_a_conversation_that_is_lost_is_missed(damaged: DamagedSqlite, damage: s
         ):
             assert (await expect_error(call, Damaged)).conversation in ("here", "herd", "zzz")
 
-    damaged.use(work)
 
-
-def test_the_beginning_of_the_chain_is_missed(damaged: DamagedSqlite) -> None:
+@awaited
+async def test_the_beginning_of_the_chain_is_missed(damaged: DamagedSqlite) -> None:
     damaged.change("DELETE FROM conversation WHERE id = 0")
-
-    async def work(store: SqliteStore) -> None:
+    async with damaged.open() as store:
         assert "first entry is gone" in str(await expect_error(store.read(Where("a", "none")), Damaged))
         assert (await store.read(HERE)).head.count == 4
 
-    damaged.use(work)
 
-
-def test_the_end_of_a_list_that_is_lost_is_missed(damaged: DamagedSqlite) -> None:
+@awaited
+async def test_the_end_of_a_list_that_is_lost_is_missed(damaged: DamagedSqlite) -> None:
     damaged.change("DELETE FROM conversation WHERE name = 'other'")
-
-    async def work(store: SqliteStore) -> None:
+    async with damaged.open() as store:
         assert (await expect_error(store.list("w"), Damaged)).conversation == "other"
         assert (await expect_error(store.list("w", after="here"), Damaged)).conversation == "other"
         assert list(await store.list("w", limit=1)) == [ListedConversation(conversation="here", count=4)]
-
-    damaged.use(work)
 
 
 NAMES = st.sampled_from(["", "a", "b", "ab", "é", "\U0001f989", "z"])
@@ -168,51 +164,53 @@ def test_a_damaged_file_is_told_in_our_own_words(tmp_path: Path) -> None:
 # Files as a whole.
 
 
-def test_a_file_that_lost_its_version_is_damaged(damaged: DamagedSqlite) -> None:
+@awaited
+async def test_a_file_that_lost_its_version_is_damaged(damaged: DamagedSqlite) -> None:
     damaged.change("PRAGMA user_version=0")
     with pytest.raises(Damaged):
-        damaged.use(lambda store: store.read(HERE))
+        async with damaged.open():
+            pass
 
 
-def test_a_file_that_was_cut_to_nothing_is_no_new_store(damaged: DamagedSqlite, path: Path) -> None:
+@awaited
+async def test_a_file_that_was_cut_to_nothing_is_no_new_store(damaged: DamagedSqlite, path: Path) -> None:
     path.write_bytes(b"")
     with pytest.raises(Damaged, match="is empty"):
-        damaged.use(lambda store: store.read(HERE))
+        async with damaged.open():
+            pass
     assert path.read_bytes() == b""
 
 
-def test_a_new_file_whose_making_was_cut_short_is_made_again(path: Path) -> None:
+@awaited
+async def test_a_new_file_whose_making_was_cut_short_is_made_again(path: Path) -> None:
     damaged = DamagedSqlite(path)
     path.write_bytes(b"")
     new = path.with_name("chats.db-new")
     new.write_bytes(b"")
-    damaged.use(lambda store: store.append(HERE, [b"x"]))
+    async with damaged.open() as store:
+        await store.append(HERE, [b"x"])
     assert not new.exists()
     path.write_bytes(b"")
     with pytest.raises(StoreError):
-        damaged.use(lambda store: store.read(HERE))
+        async with damaged.open():
+            pass
 
 
-def test_another_letter_in_the_name_of_a_workspace_hides_no_other_conversation(path: Path) -> None:
+@awaited
+async def test_another_letter_in_the_name_of_a_workspace_hides_no_other_conversation(path: Path) -> None:
     """A name is in its row and in the index. Each place in turn gets a letter that sorts last."""
     damaged = DamagedSqlite(path)
     places = [Where("space-a", name) for name in ("first", "second", "third")]
     places += [Where("space-b", name) for name in ("first", "second")]
 
-    async def write(store: SqliteStore) -> None:
+    async with damaged.open() as store:
         for where in places:
             await store.append(where, [b"body"])
-
-    async def list_b(store: SqliteStore) -> list[str]:
-        return [item.conversation for item in await store.list("space-b")]
-
-    damaged.use(write)
     whole = path.read_bytes()
     damaged_places = [at for at in range(len(whole)) if whole.startswith(b"space-athird", at)]
     assert len(damaged_places) > 1
     for at in damaged_places:
         path.write_bytes(whole[: at + 6] + b"z" + whole[at + 7 :])
-        try:
-            assert damaged.use(list_b) == ["first", "second"]
-        except Damaged:
-            continue
+        with suppress(Damaged):
+            async with damaged.open() as store:
+                assert [item.conversation for item in await store.list("space-b")] == ["first", "second"]

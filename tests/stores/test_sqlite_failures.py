@@ -73,12 +73,12 @@ def test_deleting_leaves_no_byte(path: Path) -> None:
     assert SECRET not in path.read_bytes()
 
 
-def test_what_a_reader_still_needs_is_gone_after_the_next_write(
+@awaited
+async def test_what_a_reader_still_needs_is_gone_after_the_next_write(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lamina.stores.sqlite.writer.BUSY_MS", 10)
-
-    async def work(store: SqliteStore) -> None:
+    async with open_sqlite(path, driver="sqlite3") as store:
         await store.append(HERE, [SECRET])
         reader = connect(str(path), driver="sqlite3", writes=False)
         reader.run("BEGIN")
@@ -89,8 +89,6 @@ def test_what_a_reader_still_needs_is_gone_after_the_next_write(
         reader.close()
         await store.append(HERE, [b"next"])
         assert SECRET not in bytes_of(path)
-
-    with_store(path, work)
 
 
 def test_after_a_failed_commit_nothing_is_taken_until_it_is_opened_again(
@@ -242,12 +240,12 @@ def test_on_a_full_disk_what_was_acknowledged_stays(path: Path) -> None:
     assert (count, state) in {(3 * acknowledged, acknowledged - 1), (3 * acknowledged + 3, acknowledged)}
 
 
-def test_a_writer_that_waits_too_long_says_so_and_goes_on(
+@awaited
+async def test_a_writer_that_waits_too_long_says_so_and_goes_on(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "BUSY_MS", 20)
-
-    async def work(store: SqliteStore) -> None:
+    async with open_sqlite(path, driver="sqlite3") as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             busy = await expect_error(store.append(HERE, [b"a"]), StoreError)
@@ -255,8 +253,6 @@ def test_a_writer_that_waits_too_long_says_so_and_goes_on(
             assert await store.read(HERE) == RecordPage()
             other.execute("ROLLBACK")
         assert await store.append(HERE, [b"a"]) == StoredHead(count=1)
-
-    with_store(path, work)
 
 
 def test_nothing_is_left_of_rows_that_were_moved(path: Path) -> None:
@@ -284,15 +280,14 @@ def test_nothing_is_left_of_rows_that_were_moved(path: Path) -> None:
     assert {name for name in gone if name.encode() in left} == set()
 
 
-def test_what_was_replaced_can_be_scrubbed(path: Path) -> None:
-    async def work(store: SqliteStore) -> None:
+@awaited
+async def test_what_was_replaced_can_be_scrubbed(path: Path) -> None:
+    async with open_sqlite(path, driver="sqlite3") as store:
         await store.append(HERE, [SECRET, b"other"], state=SECRET)
         await store.replace(HERE, {0: b"new"}, expect=2, state=b"new")
         await store.scrub()
         assert SECRET not in bytes_of(path)
         assert (await store.read(HERE)).records[0].body == b"new"
-
-    with_store(path, work)
 
 
 def test_those_who_wait_share_a_commit_and_not_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

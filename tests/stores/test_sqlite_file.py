@@ -29,6 +29,7 @@ from lamina.stores.sqlite.connections import SqliteConnection, SqliteFailure, co
 from lamina.stores.sqlite.drivers import LOCK_SUFFIX, Driver, ProcessLock, warn_if_unsafe
 from lamina.stores.sqlite.schema import APPLICATION, VERSION, make_tables
 from lamina.testing._store_trial import expect_error, make_bodies
+from tests.sessions.talking import awaited
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
 
@@ -184,23 +185,20 @@ def test_stores_of_one_process_share_the_writer(path: Path) -> None:
     assert three is not one
 
 
-def test_two_libraries_do_not_meet_at_one_file(path: Path) -> None:
-    async def work(store: SqliteStore) -> None:
+@awaited
+async def test_two_libraries_do_not_meet_at_one_file(path: Path) -> None:
+    async with open_sqlite(path, driver="sqlite3") as store:
         await store.append(HERE, [b"a"])
         await expect_error(SqliteStore.open(path, driver="apsw"), BadInput)
         unknown: Any = "sqlite4"
         await expect_error(SqliteStore.open(path.with_name("b.db"), driver=unknown), BadInput)
 
-    with_store(path, work)
 
-
-def test_without_a_name_the_library_is_the_one_that_has_the_file_open(path: Path) -> None:
-    async def work(store: SqliteStore) -> None:
-        async with open_sqlite(path) as other:
-            assert other.driver == store.driver == "sqlite3"
-            await other.append(HERE, [b"a"])
-
-    with_store(path, work)
+@awaited
+async def test_without_a_name_the_library_is_the_one_that_has_the_file_open(path: Path) -> None:
+    async with open_sqlite(path, driver="sqlite3") as store, open_sqlite(path) as other:
+        assert other.driver == store.driver == "sqlite3"
+        await other.append(HERE, [b"a"])
 
 
 @pytest.mark.parametrize(
@@ -275,14 +273,13 @@ def test_a_backup_under_load_is_one_moment(path: Path) -> None:
     assert counts[-1] > 0
 
 
-def test_a_backup_overwrites_nothing(path: Path) -> None:
-    async def work(store: SqliteStore) -> None:
+@awaited
+async def test_a_backup_overwrites_nothing(path: Path) -> None:
+    async with open_sqlite(path, driver="sqlite3") as store:
         path.with_name("precious").write_text("mine")
         await expect_error(store.backup(path.with_name("precious")), BadInput)
         await expect_error(store.backup(path.parent / "no" / "where"), StoreError)
         assert path.with_name("precious").read_text() == "mine"
-
-    with_store(path, work)
 
 
 def test_a_closed_store_says_so(path: Path) -> None:
@@ -296,12 +293,13 @@ def test_a_closed_store_says_so(path: Path) -> None:
     assert not path.with_name("chats.db-wal").exists()
 
 
-def test_a_store_is_not_carried_into_another_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(store: SqliteStore) -> None:
+@awaited
+async def test_a_store_is_not_carried_into_another_process(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_sqlite(path, driver="sqlite3") as store:
         monkeypatch.setattr(store, "_process", 1)
         await expect_error(store.read(HERE), StoreError)
-
-    with_store(path, work)
 
 
 def test_nothing_blocks_the_event_loop(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
