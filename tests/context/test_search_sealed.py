@@ -47,7 +47,7 @@ def schema() -> Iterator[str]:
         link.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
 
 
-@pytest.fixture(params=["sqlite3", "apsw", "files", "postgres", "memory"])
+@pytest.fixture(params=["sqlite", "files", "postgres", "memory"])
 def within(request: pytest.FixtureRequest, tmp_path: Path, schema: str) -> Opening:
     store_within = MemoryStore()
 
@@ -56,14 +56,11 @@ def within(request: pytest.FixtureRequest, tmp_path: Path, schema: str) -> Openi
         yield store_within
 
     kinds: dict[str, Opening] = {
-        "sqlite3": partial(open_sqlite, tmp_path / "chats.db", driver="sqlite3"),
-        "apsw": partial(open_sqlite, tmp_path / "chats.db", driver="apsw"),
+        "sqlite": partial(open_sqlite, tmp_path / "chats.db"),
         "files": partial(open_files, tmp_path / "chats"),
         "postgres": partial(open_postgres, shared().url, schema=schema),
         "memory": in_memory,
     }
-    if request.param == "apsw":
-        pytest.importorskip("apsw")
     return kinds[request.param]
 
 
@@ -170,7 +167,8 @@ def test_a_plain_store_forgets_the_index_of_a_deleted_conversation(
 
 
 @awaited
-async def test_without_the_key_there_is_no_index(within: Opening) -> None:
+async def test_without_the_key_there_is_no_index(tmp_path: Path) -> None:
+    within = partial(open_sqlite, tmp_path / "chats.db")
     async with sealed_in(within) as store, open_search(store, workspace="team") as index:
         await index.replace("chat", [Chunk(text="xylophone")])
     async with within() as closed:
@@ -181,7 +179,8 @@ async def test_without_the_key_there_is_no_index(within: Opening) -> None:
 
 
 @awaited
-async def test_an_index_goes_over_to_another_key_with_the_rest(within: Opening) -> None:
+async def test_an_index_goes_over_to_another_key_with_the_rest(tmp_path: Path) -> None:
+    within = partial(open_sqlite, tmp_path / "chats.db")
     new = generate()
     async with sealed_in(within) as store:
         async with open_search(store, workspace="team") as index:
