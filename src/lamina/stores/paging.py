@@ -83,10 +83,10 @@ def check_page(page: int) -> None:
         raise BadInput(f"{page!r}", place="batch", hint="give 1 or more")
 
 
-def attempts(conversation: str = "", *, most: int = TRIES) -> Iterator[int]:
+def attempts(conversation: str = "") -> Iterator[int]:
     """Count the attempts of a write, in a `for` loop. Raises StoreError after the last."""
-    yield from range(most)
-    problem = f"{most:,} times another writer was first"
+    yield from range(TRIES)
+    problem = f"{TRIES:,} times another writer was first"
     raise StoreError(problem, conversation=conversation, hint="try again when fewer write to it")
 
 

@@ -56,12 +56,19 @@ MENTIONS = "mentions"
 LINKS = frozenset(("url", "web_tab"))
 
 
+class Mention(NamedTuple):
+    """One thing that a message refers to: a note, url, web_tab, tag or folder, and its name."""
+
+    sort: str
+    name: str
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message of a page: who sent it, its text, what it refers to as (sort, name), and when."""
+    """One message of a page: who sent it, its text, what it refers to, and when."""
 
     sender: str
     text: str
-    references: tuple[tuple[str, str], ...] = ()
+    references: tuple[Mention, ...] = ()
     at: str = ""
 
 
@@ -96,7 +103,7 @@ def _format_message(message: Message) -> str:
     return "\n".join(lines)
 
 
-def _format_references(references: Iterable[tuple[str, str]]) -> str:
+def _format_references(references: Iterable[Mention]) -> str:
     """What a message refers to, by sort: `Notes: docs/spec.md, a.md | URLs: https://example.org`.
 
     Sorts stand in the order of `GROUPS`, and those of another program after them, under their own title. A
@@ -136,7 +143,7 @@ def _parse_message(sender: str, chunk: str, spelling: _PageSpelling) -> Message:
     at = ""
     if time != NO_TIME:
         at = spelling.read_time(time)
-    references: list[tuple[str, str]] = []
+    references: list[Mention] = []
     for group in spelling.split(context, " | "):
         title, _, names = group.partition(": ")
         title = title.strip(WHITE_SPACE)
@@ -145,7 +152,7 @@ def _parse_message(sender: str, chunk: str, spelling: _PageSpelling) -> Message:
         sort = _SORTS.get(title, title)
         if sort:
             all_names = map(spelling.read_name, spelling.split(names, ", "))
-            references += [(sort, name) for name in all_names if name]
+            references += [Mention(sort, name) for name in all_names if name]
     text = spelling.read_text("\n".join(lines))
     return Message(sender=sender, text=text, references=tuple(references), at=at)
 
@@ -213,13 +220,6 @@ _FOREIGN = _PageSpelling(_FOREIGN_HEAD, str.split, _strip, str, _strip)
 """As the system writes it that this format comes from."""
 
 
-class Mention(msgspec.Struct, frozen=True):
-    """One thing that a message refers to: a note, url, web_tab, tag or folder, and its name."""
-
-    sort: str
-    name: str
-
-
 Finder = Callable[[Mention], Awaitable[Iterable[Segment]]]
 """Gives the segments that a mention refers to; none if it cannot be resolved."""
 
@@ -234,7 +234,7 @@ def mentions(segment: Segment) -> tuple[Mention, ...]:
 
 def replace_mentions(segment: Segment, new_mentions: Iterable[Mention]) -> Segment:
     """The segment with these mentions in place of its own."""
-    pairs = [[mention.sort, mention.name] for mention in new_mentions]
+    pairs = [list(mention) for mention in new_mentions]
     meta = dict(segment.meta)
     meta.pop(MENTIONS, None)
     if pairs:

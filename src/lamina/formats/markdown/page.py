@@ -158,7 +158,7 @@ def _attach_to_question(messages: list[Message], pending: list[Mention]) -> None
     if not pending or not messages or messages[-1].sender != "user":
         return
     question = messages[-1]
-    references = question.references + _pairs(pending)
+    references = (*question.references, *pending)
     messages[-1] = msgspec.structs.replace(question, references=references)
     pending.clear()
 
@@ -166,7 +166,7 @@ def _attach_to_question(messages: list[Message], pending: list[Mention]) -> None
 def _message_of(segment: Segment, sender: str, references: Iterable[Mention]) -> Message:
     """A segment as a message that a reader sees. Of a picture it has the name only."""
     text = visible_text(segment.parts)
-    return Message(sender=sender, text=text, references=_pairs(references), at=segment.at)
+    return Message(sender=sender, text=text, references=tuple(references), at=segment.at)
 
 
 def _join_messages(first: Message, second: Message) -> Message:
@@ -174,10 +174,6 @@ def _join_messages(first: Message, second: Message) -> Message:
     return msgspec.structs.replace(
         first, text=f"{first.text}\n{second.text}", references=first.references + second.references
     )
-
-
-def _pairs(references: Iterable[Mention]) -> tuple[tuple[str, str], ...]:
-    return tuple((mention.sort, mention.name) for mention in references)
 
 
 def _mention_of(segment: Segment) -> Mention | None:
@@ -223,8 +219,7 @@ def _log_of_messages(
             yield assistant(message.text, at=message.at)
             continue
         unresolved: list[Mention] = []
-        for sort, name in message.references:
-            mention = Mention(sort, name)
+        for mention in message.references:
             if mention in attachments:
                 yield attachments[mention]
             else:

@@ -131,18 +131,6 @@ class Cards:
         self._cards.pop(where, None)
         await withdraw(self._store, self._vault.names.card_place(where), was=encode_document(card))
 
-    async def name_of(self, workspace: str, inner_name: str) -> str | None:
-        """The name of the conversation that is stored under this name.
-
-        None if it has no card, "" while it is being deleted.
-        """
-        named_card = await self.named_card(workspace, inner_name)
-        if named_card is None:
-            return None
-        if named_card.is_deleting:
-            return ""
-        return named_card.name
-
     async def named_card(self, workspace: str, inner_name: str) -> NamedCard | None:
         """What the card under this name says without a data key; None if there is no card."""
         page = await self._store.read(Where(self._vault.names.card_workspace(workspace), inner_name), last=0)

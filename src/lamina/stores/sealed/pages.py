@@ -51,7 +51,6 @@ class VerifiedPage(msgspec.Struct, frozen=True, kw_only=True):
     open_card: OpenCard | None
     state: SealedState
     sealed_state: bytes = b""
-    seqs: tuple[int, ...] = ()
     records: tuple[OpenRecord, ...] = ()
     exists: bool = True
 
@@ -94,9 +93,7 @@ def read_page(
         raise Tampered("records are missing, or the store returned others")
     records = tuple(_read_record(open_card, record.seq, record.body) for record in page.records)
     _check_chain(open_card, state, places, records)
-    return VerifiedPage(
-        open_card=open_card, state=state, sealed_state=page.head.state, seqs=tuple(places), records=records
-    )
+    return VerifiedPage(open_card=open_card, state=state, sealed_state=page.head.state, records=records)
 
 
 def read_whole_records(open_card: OpenCard, records: Sequence[Record]) -> list[Record]:

@@ -83,8 +83,9 @@ class Generation:
 
 
 class OpenRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A verified record: its plain body, its id, the links before and after it."""
+    """A verified record: its place, its plain body, its id, the links before and after it."""
 
+    seq: int
     generation: int
     body: bytes
     id: bytes
@@ -124,6 +125,7 @@ def open_record(generation: Generation, seq: int, sealed_record: bytes) -> OpenR
     context = _context(generation.of_records, seq, head)
     padded = generation.records.open(sealed_record[_RECORD.size :], context)
     return OpenRecord(
+        seq=seq,
         generation=generation.number,
         body=_unpad(padded),
         id=record_id,

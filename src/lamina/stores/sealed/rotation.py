@@ -257,9 +257,9 @@ def _resealed_bodies(page: VerifiedPage, *, bucket: int) -> dict[int, bytes]:
         return {}
     newest = page.card_in_use.newest
     bodies: dict[int, bytes] = {}
-    for seq, record in zip(page.seqs, page.records, strict=True):
+    for record in page.records:
         if record.generation != newest.number:
-            bodies[seq], _ = seal_record(
-                newest, seq, record.before, record.body, bucket=bucket, own=record.id
+            bodies[record.seq], _ = seal_record(
+                newest, record.seq, record.before, record.body, bucket=bucket, own=record.id
             )
     return bodies

@@ -92,9 +92,7 @@ class Sealed(CheckedStore):
 
     async def _read_page(self, where: Where, selection: RecordSelection) -> RecordPage:
         page = await self.reader.read(where, selection)
-        records = tuple(
-            Record(seq=seq, body=record.body) for seq, record in zip(page.seqs, page.records, strict=True)
-        )
+        records = tuple(Record(seq=record.seq, body=record.body) for record in page.records)
         return RecordPage(records=records, head=page.state.head)
 
     async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
@@ -193,28 +191,29 @@ class Sealed(CheckedStore):
         cached_name = self._names.get((workspace, inner_name))
         if cached_name:
             return cached_name
-        name = await self.cards.name_of(workspace, inner_name)
-        if name is None:
+        named_card = await self.cards.named_card(workspace, inner_name)
+        if named_card is None:
             # Its card may have been dropped since the list was made. Then its records are gone too.
             inner = Where(self.vault.names.inner_workspace(workspace), inner_name)
             page = await self.store.read(inner, last=0)
             if page.head.is_empty:
                 return ""
-            name = await self.cards.name_of(workspace, inner_name)
-        if name is None:
+            named_card = await self.cards.named_card(workspace, inner_name)
+        if named_card is None:
             raise Tampered(NO_CARD, conversation=inner_name)
-        if name:
-            self._names[workspace, inner_name] = name
-        return name
+        if named_card.is_deleting:
+            return ""
+        self._names[workspace, inner_name] = named_card.name
+        return named_card.name
 
     async def _check_none_missing(self, workspace: str, counts: dict[str, int]) -> None:
         """Look at cards without records: the reader raises if the records were there once."""
         for inner_name in await self.count_within(self.vault.names.card_workspace(workspace)):
             if inner_name in counts:
                 continue
-            name = await self.cards.name_of(workspace, inner_name)
-            if name:
-                await self.reader.read(Where(workspace, name), NOTHING)
+            named_card = await self.cards.named_card(workspace, inner_name)
+            if named_card is not None and not named_card.is_deleting:
+                await self.reader.read(Where(workspace, named_card.name), NOTHING)
 
     async def _append_group(self, group: NewGroup) -> StoredHead:
         """Append a group. If the bytes of the store within have changed meanwhile, all is read again."""
@@ -256,9 +255,10 @@ class Sealed(CheckedStore):
                 head = replacement.head_after(page.state.head)
                 newest = page.card_in_use.newest
                 sealed_bodies: dict[int, bytes] = {}
-                for seq, record in zip(page.seqs, page.records, strict=True):
-                    sealed_bodies[seq], _ = seal_record(
-                        newest, seq, record.before, bodies[seq], bucket=self.bucket, own=record.id
+                for record in page.records:
+                    body = bodies[record.seq]
+                    sealed_bodies[record.seq], _ = seal_record(
+                        newest, record.seq, record.before, body, bucket=self.bucket, own=record.id
                     )
                 state = replace(page.state, body=head.state, generation=newest.number)
                 with suppress(Conflict):  # another process was first
