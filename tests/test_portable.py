@@ -38,6 +38,7 @@ SHAPE_NOTHING = {
 ALLOWED = {
     ("lamina.gateway.stream", "lower"): "the name of a header, in bytes: ASCII in every interpreter",
     ("lamina.gateway.upstreams", "lower"): "as in lamina.gateway.stream",
+    ("lamina.gateway.upstream_connection", "lower"): "as in lamina.gateway.stream",
     ("lamina.telemetry.otel", "lower"): "as in lamina.gateway.stream",
     ("lamina.models.counters", "split"): "a table of names in the file itself",
     ("lamina.models.counters.claude", "split"): "a table of names in the file itself",

@@ -84,11 +84,7 @@ def build_request(fit: Fit, conditions: BuildConditions) -> Built:
         return _build(_add_own_tools(fit), conditions)
     without_tools = _build(fit, conditions)
     cut = without_tools.envelope.cut
-    if not adds_tools or cut is None:
-        return without_tools
-    # A cut has lowered something that is still there. A fork may have lost what a later cut did.
-    ledger = without_tools.envelope.ledger
-    if not ledger.folds and not any(line.cut for line in ledger.lines.values()):
+    if not adds_tools or cut is None or not _was_cut(without_tools.envelope.ledger):
         return without_tools
     if keeps_head(without_tools.envelope, fit.target, drop_block=fit.drop_block):
         return without_tools
@@ -118,6 +114,11 @@ def _add_own_tools(fit: Fit) -> Fit:
         tools = add_tools(fit.head, written_tools)
     head = RequestHead(tools=tools, parameters=fit.head.parameters)
     return msgspec.structs.replace(fit, head=head, has_handles=True, own_tools=own_tools)
+
+
+def _was_cut(ledger: Ledger) -> bool:
+    """Whether a cut has lowered something that is still there. A fork may have lost what a later cut did."""
+    return bool(ledger.folds) or any(line.cut for line in ledger.lines.values())
 
 
 def _note_tools(envelope: Envelope, own_tools: Sequence[OwnTool], reason: str) -> Envelope:

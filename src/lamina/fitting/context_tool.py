@@ -18,7 +18,7 @@ from typing import NamedTuple
 from lamina.core.cut_progress import find_spared, find_untouchable
 from lamina.core.cut_target import SPARED, Sparing
 from lamina.core.envelope import Envelope
-from lamina.core.kinds import KINDS
+from lamina.core.kinds import KINDS, Kinds
 from lamina.core.ladder import ladder
 from lamina.core.orders import OrderView
 from lamina.core.text.characters import split_words
@@ -264,12 +264,12 @@ def _list_next(situation: _Situation) -> list[str]:
     return lines or ["  nothing"]
 
 
-def _list_moves(situation: _Situation, sparing: Sparing) -> list[str]:
+def _list_moves(situation: _Situation, sparing: Sparing, *, kinds: Kinds = KINDS) -> list[str]:
     entries = situation.envelope.entries
     current = current_turn(entries)
     view = OrderView(
         entries=entries,
-        kinds=KINDS,
+        kinds=kinds,
         untouchable=find_untouchable(entries, current) | _find_indices(entries, situation.held),
         spared=find_spared(entries, sparing, current),
         current=current,

@@ -203,7 +203,7 @@ class UpstreamReply:
             return
         self.status = status
         for name, value in self.raw_headers:
-            self.headers.setdefault(name.decode("latin-1").lower(), value.decode("utf-8", "replace"))
+            self.headers.setdefault(name.lower().decode("latin-1"), value.decode("utf-8", "replace"))
         self.is_complete = self._has_no_body
         self._connection.write_on()  # an answer may come before all of the request was sent
 
@@ -386,7 +386,8 @@ class UpstreamConnections:
     async def _connect(self, origin: Origin) -> UpstreamConnection:
         """A new connection, to whichever address of the server answers first.
 
-        An address that swallows what is sent to it, as IPv6 does in some networks, costs a quarter of a second.
+        An address that swallows what is sent to it, as IPv6 does in some networks, costs a quarter of a
+        second.
         """
         loop = asyncio.get_running_loop()
         idle = self._idle[origin]
