@@ -11,6 +11,7 @@ is made up: a question, a call, its result, an answer, and so on. Columns, per d
     count       counting all its text once with the exact counter of OpenAI's models
     first       a call without a memo and without a ledger, as after a restart
     next        a turn later, with the memo and the ledger of the call before; the median of some turns
+    frozen      the same with `RequestMemo(frozen=True)`: nobody changes a message in place
     next ms     the same in milliseconds, which should not grow with the conversation
     cut         a call that has to make a cut, in a window of two thirds of the request
     after       the next turn after it
@@ -137,9 +138,9 @@ def fit(request: Request, dialect: str, **arguments: Any) -> Any:
     return fit_request(request, dialect=dialect, policy=Policy(counter=o200k()), **arguments)
 
 
-def next_turn(requests: list[Request], dialect: str, window: int) -> float:
+def next_turn(requests: list[Request], dialect: str, window: int, *, frozen: bool = False) -> float:
     """A turn after the first ones: the median of the later requests."""
-    memo = RequestMemo()
+    memo = RequestMemo(frozen=frozen)
     ledger = Ledger()
     times: list[float] = []
     for request in requests:
@@ -163,6 +164,7 @@ def measure_row(dialect: str, messages: int, runs: int, largest_cut: int) -> dic
         "count": measure(lambda: list(map(count, texts)), runs),
         "first": min([first, *(_time(lambda: fit(whole, dialect, budget=HUGE)) for _ in range(runs - 1))]),
         "next": next_turn(requests, dialect, HUGE),
+        "frozen": next_turn(requests, dialect, HUGE, frozen=True),
     }
     if messages <= largest_cut:
         window = fitted.envelope.tokens * 2 // 3
@@ -259,7 +261,7 @@ def main() -> int:
         vars(options).update(GUARD)
     if options.quick:
         vars(options).update(sizes=(40, 80), runs=1)
-    columns = ("count", "first", "next", "cut", "after", "trim")
+    columns = ("count", "first", "next", "frozen", "cut", "after", "trim")
     print(f"{'':<26}{'json ms':>9}{'next ms':>9}" + "".join(f"{column:>8}" for column in columns))
     rows: dict[str, dict[str, float]] = {}
     for dialect in options.dialects.split(","):

@@ -41,7 +41,7 @@ def positive(*numbers: float) -> bool:
 def check_fit_request(figures: Any) -> None:
     assert {name.split()[0] for name in figures} == set(DIALECTS)
     for row in figures.values():
-        assert row.keys() >= {"json", "count", "first", "next", "cut", "after"}
+        assert row.keys() >= {"json", "count", "first", "next", "frozen", "cut", "after"}
         assert positive(*row.values())
 
 

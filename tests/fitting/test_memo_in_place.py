@@ -94,8 +94,13 @@ def fit(request: dict[str, Any], **arguments: Any) -> tuple[str, Any]:
     return sent, fitted.ledger
 
 
-def tell_story(dialect: str, seed: int, *, turns: int = 12) -> Iterator[dict[str, Any]]:
-    """The requests of a client that goes on, changes what it sent, takes it back, or goes on from before."""
+def tell_story(
+    dialect: str, seed: int, *, turns: int = 12, in_place: bool = True
+) -> Iterator[dict[str, Any]]:
+    """The requests of a client that goes on, changes what it sent, takes it back, or goes on from before.
+
+    If it changes nothing in place, it has a changed copy in the place of a message.
+    """
     wire = WIRES[dialect]
     question = wire.ask("Go on.")
     chance = Random(seed)  # noqa: S311 - a story to repeat
@@ -104,7 +109,10 @@ def tell_story(dialect: str, seed: int, *, turns: int = 12) -> Iterator[dict[str
     for turn in range(turns):
         match chance.choice(("grow", "grow", "change", "take back", "go back", "copy")):
             case "change":
-                change_in_place(chance.choice(messages), chance)
+                place = chance.randrange(len(messages))
+                if not in_place:
+                    messages[place] = copy.deepcopy(messages[place])
+                change_in_place(messages[place], chance)
             case "take back":
                 del messages[chance.randrange(1, len(messages) + 1) :]
             case "go back":
@@ -118,13 +126,14 @@ def tell_story(dialect: str, seed: int, *, turns: int = 12) -> Iterator[dict[str
         yield {**wire.head, **HEADS.get(dialect, {}), wire.field: list(messages)}
 
 
+@pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("window", [900_000, 6_000])
 @pytest.mark.parametrize("dialect", WIRES)
-def test_a_memo_changes_nothing_whatever_a_client_changes(dialect: str, window: int) -> None:
+def test_a_memo_changes_nothing_whatever_a_client_changes(dialect: str, window: int, *, frozen: bool) -> None:
     for seed in range(2):
-        memo = RequestMemo()
+        memo = RequestMemo(frozen=frozen)
         ledger = None
-        for request in tell_story(dialect, seed):
+        for request in tell_story(dialect, seed, in_place=not frozen):
             with_memo, next_ledger = fit(request, ledger=ledger, budget=window, memo=memo)
             without_memo, _ = fit(request, ledger=ledger, budget=window)
             assert with_memo == without_memo

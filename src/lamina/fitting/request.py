@@ -65,24 +65,28 @@ __all__ = ["Fitted", "RequestMemo", "find_dialect", "fit_request", "translate"]
 class RequestMemo:
     """Makes the next fit of a growing request cheaper and never changes it. Use one for each conversation.
 
+    A caller may change a message in place, so each fit compares the messages that it has seen with copies of
+    them. Give `frozen=True` if nobody changes a message in place, neither in what is fitted nor in what is
+    returned. Then an old message is known by its identity, and the next turn of a long conversation is
+    cheaper.
+
     `incoming` remembers which messages were checked as they came, `outgoing` which were checked as sent.
     `unchanged` are the entries of the last request that was sent as it came.
     """
 
-    def __init__(self) -> None:
-        self.parse = ParseMemo()
+    def __init__(self, *, frozen: bool = False) -> None:
+        self.parse = ParseMemo(copies=not frozen)
         self.build = BuildMemo()
         self.incoming = CheckMemo()
         self.outgoing = CheckMemo()
         self.stream = StreamMemo()
-        self.render: RenderMemo | None = RenderMemo()
+        self.render: RenderMemo | None = RenderMemo(copies=not frozen)
         self.unchanged: tuple[Entry, ...] = ()
 
 
 def _make_memo_for_one_call() -> RequestMemo:
     """A memo that keeps nothing for a later call, since there is none."""
-    memo = RequestMemo()
-    memo.parse = ParseMemo(copies=False)
+    memo = RequestMemo(frozen=True)
     memo.build = OneRequestMemo()
     memo.render = None
     return memo

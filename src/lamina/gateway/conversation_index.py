@@ -31,7 +31,6 @@ from lamina.core.epochs import SYSTEM_CHANGED, TOOLS_CHANGED
 from lamina.core.values import Cut
 from lamina.dialects.memos import CheckMemo, ParseMemo, StreamMemo
 from lamina.dialects.port import Dialect, ParsedRequest
-from lamina.dialects.render_memo import RenderMemo
 from lamina.dialects.usage import NOTHING_REPORTED
 from lamina.fitting.markers import find_last_block
 from lamina.fitting.policy import Keep
@@ -639,9 +638,7 @@ def make_memo() -> RequestMemo:
 
     Messages that came as the same bytes are the same objects here, and nobody changes them in place.
     """
-    memo = RequestMemo()
-    memo.parse = ParseMemo(copies=False)
-    memo.render = RenderMemo(copies=False)
+    memo = RequestMemo(frozen=True)
     memo.stream = StreamMemo(is_frozen=True)
     memo.incoming = CheckMemo(tail=MOVING)
     return memo
