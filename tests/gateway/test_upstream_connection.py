@@ -318,6 +318,15 @@ async def test_credentials_of_an_address_are_sent_unless_the_client_has_its_own(
     assert second.lower().count(b"authorization") == 1
 
 
+async def test_a_connection_whose_answer_nobody_read_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more was taken from it while the answer waited."""
+    monkeypatch.setattr(upstream_connection, "UNREAD_BYTES", 1)
+    async with serve(OK, OK) as upstream, asyncio.timeout(5):
+        (await upstream.ask()).release()
+        assert await read_all(await upstream.ask()) == b"ok"
+    assert len(upstream.heads) == 1
+
+
 async def test_an_address_that_swallows_everything_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some networks have IPv6 addresses and no way there: no answer comes, and no error."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, socket.socket() as waiting:

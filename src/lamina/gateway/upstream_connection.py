@@ -290,6 +290,7 @@ class UpstreamConnection(asyncio.Protocol):
     def release(self) -> None:
         """Wait for the next request."""
         self._reply = None
+        self.read_on()  # somebody may have left an answer that nobody read
         self.idle_since = monotonic()
         self._idle.append(self)
 
