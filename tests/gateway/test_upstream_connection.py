@@ -327,6 +327,17 @@ async def test_a_connection_whose_answer_nobody_read_answers_again(monkeypatch: 
     assert len(upstream.heads) == 1
 
 
+async def test_an_answer_that_is_left_twice_takes_no_connection_from_the_next_one() -> None:
+    async with serve(OK, OK, OK) as upstream, asyncio.timeout(5):
+        left = await upstream.ask()
+        await read_all(left)
+        left.release()
+        second = await upstream.ask()
+        third = await upstream.ask()
+        assert [await read_all(second), await read_all(third)] == [b"ok", b"ok"]
+    assert [len(heads) for heads in upstream.heads] == [2, 1]
+
+
 async def test_an_address_that_swallows_everything_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some networks have IPv6 addresses and no way there: no answer comes, and no error."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, socket.socket() as waiting:

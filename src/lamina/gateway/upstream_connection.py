@@ -139,7 +139,12 @@ class UpstreamReply:
         await self._waiter
 
     def release(self) -> None:
-        """Let the connection be used again, or close it, so that the upstream stops."""
+        """Let the connection be used again, or close it, so that the upstream stops.
+
+        Only the first time: after that it may carry somebody else's answer.
+        """
+        if self._parser is None:
+            return
         self._parser = None  # it holds this answer, and both would wait for the garbage collector
         if self.may_use_again:
             self._connection.release()
