@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
+from lamina.replay import PolicyRequest, ReplayPolicy, Setting
 from lamina.replay.policies.plain import Sliding
-from lamina.replay.policies.port import Message, PolicyRequest, ReplayPolicy, Setting
+from lamina.replay.policies.port import Message
 
 KEPT = 5
 """Results at the end that libraries spare."""

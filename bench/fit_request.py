@@ -48,8 +48,7 @@ from lamina.core.build import build
 from lamina.core.values import Ledger, RequestHead, Segment
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
-from lamina.fitting.policy import Policy
-from lamina.fitting.request import RequestMemo, fit_request
+from lamina.fitting import Policy, RequestMemo, fit_request
 from lamina.models.counters.openai import o200k
 from lamina.segments import assistant, call, result, system, user
 

@@ -32,6 +32,7 @@ from bench.peers.policies import policy_name
 from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.errors import BadInput
+from lamina.replay import ReplayOutcome, Trace, UnreadableLine, read_traces, replay
 from lamina.replay.account_columns import (
     Column,
     align_columns,
@@ -40,9 +41,7 @@ from lamina.replay.account_columns import (
 )
 from lamina.replay.account_sums import Total, sum_outcomes
 from lamina.replay.policies import POLICIES
-from lamina.replay.runs import TraceReplay, replay
-from lamina.replay.traces import read_traces
-from lamina.replay.values import ReplayOutcome, Trace, UnreadableLine
+from lamina.replay.runs import TraceReplay
 
 WINDOWS, RULES = "32000,64000,200000", "anthropic,openai,openai_legacy,gemini,vllm"
 FRONTIER = [f"{name}@{target:g}" for name in (OTHER, OWN) for target in TARGETS]

@@ -31,21 +31,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 from bench.arguments import split_numbers
 from bench.samples import QUICK_HELP, sample_sessions
 from bench.simulators import rows
+from lamina.core import Layout
 from lamina.core.build import build
 from lamina.core.cut_target import BALANCED
 from lamina.core.hashing import canonical_json
 from lamina.core.laws import LAWS, Case
-from lamina.core.layout import Layout
 from lamina.core.memo import BuildMemo
 from lamina.core.recall import list_refs
 from lamina.core.values import Budget, Form, Ledger
-from lamina.dialects import DIALECTS
+from lamina.dialects import DIALECTS, Dialect
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.port import Dialect
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.fitting.policy import Policy
-from lamina.fitting.request import Fitted, RequestMemo, fit_request
+from lamina.fitting import Fitted, Policy, RequestMemo, fit_request
 from lamina.models.counters.openai import o200k
 from lamina.testing.conformance import MODELS
 

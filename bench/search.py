@@ -34,10 +34,8 @@ import anyio
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP, sample_searches
-from lamina.context.search.chunks import Chunk
-from lamina.context.search.embedders import local_embedder
-from lamina.context.search.index import Embedder, Hit, find_dates, open_index, text_to_embed
-from lamina.context.search.source import SearchLimits, excerpts
+from lamina.context.search import Chunk, Embedder, Hit, SearchLimits, excerpts, local_embedder, open_index
+from lamina.context.search.index import find_dates, text_to_embed
 from lamina.core.text.estimate import estimate_tokens
 
 BUDGETS = (1_000, 2_000, 4_000)

@@ -38,12 +38,11 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP, sample_sessions
-from lamina.caches import CacheRules, rules_for, simulator
-from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches import CacheRules, Stream, StreamBlock, rules_for, simulator
 from lamina.core.tokens import estimate_for
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
-from lamina.models.facts import model
+from lamina.models import model
 
 HALF = 0.5
 

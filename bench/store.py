@@ -33,10 +33,8 @@ import anyio
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Once, Store, Where
+from lamina.stores import MemoryStore, Once, Store, WalResetRisk, Where, open_sqlite
 from lamina.stores.sealed import Sealed, generate
-from lamina.stores.sqlite import WalResetRisk, open_sqlite
 from lamina.stores.sqlite.connections import SETTINGS, connect
 from lamina.stores.sqlite.schema import make_tables
 

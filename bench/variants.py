@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from lamina.replay import ReplayPolicy, Setting
 from lamina.replay.policies.lamina_policies import LaminaRun
-from lamina.replay.policies.port import PolicyRun, ReplayPolicy, Setting
+from lamina.replay.policies.port import PolicyRun
 
 
 def _start_without_reminders(setting: Setting) -> PolicyRun:

@@ -28,7 +28,7 @@ from bench.samples import QUICK_HELP, sample_sessions
 from bench.simulators import rows
 from lamina.caches import rules_for
 from lamina.core.hashing import canonical_json
-from lamina.diagnose.differences import diff
+from lamina.diagnose import diff
 from tests.fixtures.faults import FAULTS, Fault, damaged
 from tests.fixtures.harmless import HARMLESS, Harmless, changed
 from tests.fixtures.moves import mark

@@ -33,15 +33,14 @@ from lamina.caches import rates, rules_for
 from lamina.core.cut_target import Rates, choose_working
 from lamina.core.values import Preference
 from lamina.models.counters import counter_for
+from lamina.replay import ReplayOutcome, ReplayPolicy, Setting, Trace, read_traces
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.outcomes import evaluate_walk
 from lamina.replay.policies import find_policy
 from lamina.replay.policies.lamina_policies import LaminaRun
-from lamina.replay.policies.port import PolicyRun, ReplayPolicy, Setting, make_setting
+from lamina.replay.policies.port import PolicyRun, make_setting
 from lamina.replay.savings import DEFAULT, price_settings
-from lamina.replay.traces import read_traces
-from lamina.replay.values import ReplayOutcome, Trace
 from lamina.replay.walk import NeededTerms, WalkStep, walk
 
 MODELS = (

@@ -19,9 +19,8 @@ from anthropic.types import TextBlock, ToolUseBlock
 from openai.types.chat import ChatCompletionMessage
 
 import lamina
-from lamina.core.tokens import Counter
-from lamina.fitting.markers import Breakpoints
-from lamina.fitting.policy import Policy
+from lamina.core import Counter
+from lamina.fitting import Breakpoints, Policy
 from lamina.testing.model_server import COUNTER, MODEL, PATIENCE
 from tests.servers.serving import serve_http
 

@@ -10,7 +10,7 @@ import pytest
 from lamina import Budget, Form, Ledger, Policy, fit_request, translate
 from lamina.dialects import DIALECTS
 from lamina.dialects.json_values import find_model
-from lamina.fitting.request import RequestMemo
+from lamina.fitting import RequestMemo
 from lamina.testing.conformance import MODELS, PIXEL, DialectTrial
 
 NAMES = list(DIALECTS)

@@ -17,20 +17,20 @@ from lamina.adapters._store_thread import decode_stored
 from lamina.caches import load_rules
 from lamina.cli import main
 from lamina.cli.chat.screen import describe_call
-from lamina.context.search.source import answer_search_call as search
+from lamina.context.search import answer_search_call as search
 from lamina.context.tools import answer, memory_tools
-from lamina.core.values import Ledger, Raw, Role, Segment, Text, ToolCall
-from lamina.core.wording import text_of
+from lamina.core import Raw, Text, ToolCall, text_of
+from lamina.core.values import Ledger, Role, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.json_values import decode_arguments
 from lamina.errors import BadInput, Damaged, LaminaError
 from lamina.formats.codec import decode, encode
-from lamina.models.counters.tokenizer_files import from_file
-from lamina.models.facts import load_models
+from lamina.models import load_models
+from lamina.models.counters import from_file
 from lamina.segments import assistant, call, result, user
 from lamina.sessions import RuntimeOptions, Session
 from lamina.settings import Settings, load_settings
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.workspace.superseding import read_move
 from tests.bounded import bounded_work
 

@@ -12,7 +12,7 @@ from lamina.blocking import Session as BlockingSession
 from lamina.core.tokens import BYTES4
 from lamina.sessions import Session
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.wrapped import conversation
 from tests.sessions.talking import awaited
 from tests.wrapped.test_wrap_events import FakeClient

@@ -13,7 +13,7 @@ import pytest
 
 import lamina.fitting
 from lamina.core.hashing import digest
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
 from tests.fuzzing import (
     Account,
     Script,

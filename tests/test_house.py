@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -292,6 +293,27 @@ def test_the_table_of_kinds_is_the_callers_own() -> None:
             if isinstance(node, ast.Name) and node.id == "KINDS" and id(node) not in defaults
         ]
     assert read == []
+
+
+def test_what_a_room_exports_is_imported_from_the_room() -> None:
+    """So a file can move within its room, and what tries it and measures it stays as it is."""
+    inner: list[str] = []
+    for folder in ("tests", "bench", "tools", "examples"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.parse(path.read_bytes()).body:
+                if isinstance(node, ast.ImportFrom):
+                    exported = _list_exported_above(node.module or "")
+                    inner += [f"{path.name}: {name.name}" for name in node.names if name.name in exported]
+    assert inner == []
+
+
+@cache
+def _list_exported_above(module: str) -> frozenset[str]:
+    """The names that the rooms around a module export: for `lamina.core.cut`, those of `lamina.core`."""
+    room, _, inner = module.rpartition(".")
+    if not inner or not room.startswith("lamina."):
+        return frozenset()
+    return frozenset(getattr(import_module(room), "__all__", ())) | _list_exported_above(room)
 
 
 def _defaults(node: ast.AST) -> Iterator[ast.AST | None]:

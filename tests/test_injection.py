@@ -7,19 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lamina.core import Wording, wording
 from lamina.core import digests as digests_module
-from lamina.core import wording
 from lamina.core.build import build
 from lamina.core.recall import recall
 from lamina.core.text import tags
 from lamina.core.values import Budget
-from lamina.core.wording import Wording
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect
+from lamina.dialects import DIALECTS, Dialect
 from lamina.dialects.text import layout
 from lamina.errors import NotFound
 from lamina.segments import assistant, call, file, result, user
-from lamina.testing.cases import Conformance
+from lamina.testing import Conformance
 from lamina.testing.model_server import MODEL, run_model_server
 from tests.fixtures.attacks import ATTACKS, FORGED
 from tests.fixtures.injections import (

@@ -27,17 +27,14 @@ from lamina.context.search import open_index
 from lamina.core.values import Ledger
 from lamina.errors import WrongKey
 from lamina.formats.codec import decode
+from lamina.sessions import open_search
 from lamina.sessions.records import Fork, read_records
-from lamina.sessions.search import open_search
 from lamina.sessions.stored_conversation import load_state
-from lamina.stores.files import open_files
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Once, OwnName, Record, Store, Where, Within
-from lamina.stores.postgres import open_postgres
+from lamina.stores import MemoryStore, Once, Record, Store, Where, open_files, open_postgres, open_sqlite
+from lamina.stores.port import OwnName, Within
 from lamina.stores.postgres.store import VERSION
 from lamina.stores.sealed import Key, Sealed
 from lamina.stores.sealed.records import Generation, SealedPlace, open_record, open_state
-from lamina.stores.sqlite import open_sqlite
 from lamina.testing.conformance import gallery
 from tests.servers.postgres import shared
 from tools.known import (

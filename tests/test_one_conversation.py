@@ -13,7 +13,7 @@ import pytest
 import lamina
 from lamina import Budget, Policy
 from lamina.conversations.store import list_conversations, read_record
-from lamina.stores.address import open_store
+from lamina.stores import open_store
 from lamina.wrapped import conversation
 from tests.gateway.growing import chat_request
 from tests.gateway.running import run_gateway, settings_for

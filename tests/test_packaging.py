@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from lamina.cli import COMMANDS
-from lamina.gateway.config import GatewaySettings
+from lamina.gateway import GatewaySettings
 from tools.cli_help import write_man_page
 
 ROOT = Path(__file__).resolve().parent.parent

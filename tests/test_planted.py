@@ -13,7 +13,7 @@ from hypothesis.internal.cache import LRUCache
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-from lamina.core import arrange, build, cut_moves, envelope, hashing, ledger, repair, wording
+from lamina.core import Text, arrange, build, cut_moves, envelope, hashing, ledger, repair, wording
 from lamina.core import orders as ladder
 from lamina.core.laws import LAWS, Case
 from lamina.core.ledger import Applied
@@ -21,7 +21,7 @@ from lamina.core.lowering import lower_entry, make_line
 from lamina.core.references import ReferredLog
 from lamina.core.text import user_words
 from lamina.core.text.user_words import QuotedMessage, SpokenMessages
-from lamina.core.values import Budget, Entry, Form, Ledger, Role, Text
+from lamina.core.values import Budget, Entry, Form, Ledger, Role
 from lamina.segments import call, result, user
 from lamina.testing.laws import holds, repeats
 from lamina.testing.strategies import Story, stories

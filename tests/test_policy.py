@@ -18,18 +18,18 @@ import lamina
 from lamina import BadInput, Budget, Policy, blocking, build, fit_request, translate, wrap
 from lamina.adapters.bridge import ContextFitter
 from lamina.agent import open_for
+from lamina.core import Layout, Wording
 from lamina.core.history_window import LastN
 from lamina.core.ladder import ladder
-from lamina.core.layout import Layout
 from lamina.core.tokens import BYTES4
-from lamina.core.wording import Wording
 from lamina.fitting import Lifetimes
 from lamina.fitting.policy import DEFAULT_POLICY, PLAIN_FIELDS, choose_policy, load_policy
-from lamina.gateway.config import GatewaySettings, UpstreamSettings, check_settings, load_gateway_settings
+from lamina.gateway import GatewaySettings, load_gateway_settings
+from lamina.gateway.config import UpstreamSettings, check_settings
 from lamina.gateway.serving import check_start, serve
 from lamina.sessions import Session
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.gateway.running import open_client, run_gateway
 from tests.gateway.upstream_stub import run_stub
 

@@ -13,7 +13,7 @@ from lamina.conversations.conversations import Conversations
 from lamina.conversations.recognise import find_left, recognise
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.segments import assistant, system, user
-from lamina.wrapped.client import wrap
+from lamina.wrapped import wrap
 from tests.gateway.growing import HEADERS, dump
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.upstream_stub import run_stub

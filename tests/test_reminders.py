@@ -19,9 +19,9 @@ from lamina.conversations import delete_message, find_messages, list_talks
 from lamina.conversations.store import ANSWERS, CONVERSATIONS, FAMILIES
 from lamina.dialects import DIALECTS
 from lamina.sessions import Session
-from lamina.stores import MemoryStore, open_store
+from lamina.stores import MemoryStore, Where, open_store
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import OwnName, Where
+from lamina.stores.port import OwnName
 from tests.gateway.running import settings_for
 from tests.gateway.test_recall import post
 from tests.gateway.test_sdks import gateway_in_thread

@@ -27,9 +27,9 @@ from pydantic import TypeAdapter
 from lamina.core.build import build
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
-from lamina.dialects.bedrock_converse.blocks import to_sdk_arguments
+from lamina.dialects.bedrock_converse import to_sdk_arguments
 from lamina.dialects.translate import choose_options
-from lamina.replay.generated_sessions import generate_session, split_calls
+from lamina.replay import generate_session, split_calls
 from lamina.testing.conformance import MODELS, plain_head
 from tests.dialects.bedrock_requests import refusals
 from tests.fixtures.golden import requests, sessions

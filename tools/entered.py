@@ -26,8 +26,9 @@ import aiohttp
 import anthropic
 
 from lamina import Budget, Policy, fit_request, wrap
+from lamina.gateway import GatewaySettings
 from lamina.gateway.app import create_app
-from lamina.gateway.config import GatewaySettings, UpstreamSettings
+from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.journal import Journal
 from lamina.gateway.server import GatewayServer, make_config
 from lamina.sessions import Session

@@ -26,7 +26,7 @@ from lamina.blocking import Session
 from lamina.context.relevance import score_by_words
 from lamina.context.search import chunks_of, excerpts, open_index
 from lamina.context.search.words import find_terms, fold_text
-from lamina.core.layout import Cap, Layout
+from lamina.core import Cap, Layout, ToolCall, text_of
 from lamina.core.text.arguments import pick_telling_argument, shorten_arguments
 from lamina.core.text.estimate import FAMILIES, estimate_tokens
 from lamina.core.text.excerpts import (
@@ -41,19 +41,18 @@ from lamina.core.text.excerpts import (
 from lamina.core.text.outline import outline_with_names
 from lamina.core.text.subjects import read_subject
 from lamina.core.text.tags import make_inert
-from lamina.core.values import Budget, Form, Segment, ToolCall
-from lamina.core.wording import TAGGED, guard, text_of
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect
-from lamina.fitting.request import fit_request
+from lamina.core.values import Budget, Form, Segment
+from lamina.core.wording import TAGGED, guard
+from lamina.dialects import DIALECTS, Dialect
+from lamina.fitting import fit_request
 from lamina.formats.codec import encode
 from lamina.formats.markdown import MarkdownChat, file_name, read, write
 from lamina.formats.tagged_context import read_context
 from lamina.models.counters.vocabularies import vocabulary
-from lamina.replay.generated_sessions import generate_session, split_calls
+from lamina.replay import generate_session, split_calls
 from lamina.sessions import RuntimeOptions
-from lamina.stores.memory import MemoryStore
-from lamina.summaries.judge import collect_facts, find_problems
+from lamina.stores import MemoryStore
+from lamina.summaries import collect_facts, find_problems
 from lamina.workspace.html_text import read_page
 from tests.fixtures.attacks import ATTACKS
 from tests.fixtures.golden import Golden, requests

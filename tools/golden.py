@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect
+from lamina.dialects import DIALECTS, Dialect
 from tests.fixtures.golden import Golden, requests, sessions
 
 FOLDER = Path(__file__).parent.parent / "tests" / "golden"

@@ -34,24 +34,19 @@ from lamina.context.search.sqlite import VERSION as SEARCH
 from lamina.core.build import build
 from lamina.core.values import Ledger, Ref
 from lamina.formats.codec import VERSION as CODEC
+from lamina.sessions import Setup, open_search
 from lamina.sessions.records import Fork, Pin, Rewind, encode_records
 from lamina.sessions.search import VERSION as STORED_SEARCH
-from lamina.sessions.search import open_search
-from lamina.sessions.setup import Setup
 from lamina.sessions.stored_conversation import SessionState
-from lamina.stores.files import open_files
+from lamina.stores import MemoryStore, Once, Store, Where, open_files, open_postgres, open_sqlite
 from lamina.stores.files.disk import VERSION as FILES
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Once, Store, Where
-from lamina.stores.postgres import open_postgres
 from lamina.stores.postgres.store import VERSION as POSTGRES
-from lamina.stores.sealed import Key, Sealed, add_key, finish, rekey, shred
+from lamina.stores.sealed import Cost, Key, Passphrase, Sealed, add_key, finish, rekey, shred
 from lamina.stores.sealed.cipher import KEY
 from lamina.stores.sealed.documents import FORMAT as SEALED
 from lamina.stores.sealed.documents import key_line, new_card, new_header, sign_card, sign_header
-from lamina.stores.sealed.keys import Cost, Derivation, Passphrase, derive
+from lamina.stores.sealed.keys import Derivation, derive
 from lamina.stores.sealed.records import Generation, SealedPlace, SealedState, seal_record, seal_state
-from lamina.stores.sqlite import open_sqlite
 from lamina.stores.sqlite.schema import VERSION as SQLITE
 from lamina.testing.conformance import gallery
 from tests.fixtures.golden import sessions

@@ -22,7 +22,7 @@ from pathlib import Path
 import anyio
 
 from lamina.sessions import Session
-from lamina.stores.address import open_store
+from lamina.stores import open_store
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER_VARIABLE = "LAMINA_MCP_CONFORMANCE"

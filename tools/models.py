@@ -27,7 +27,8 @@ from typing import Any
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.models.facts import Hours, Model, Models, OffPeak, Prices, Tier, find_model
+from lamina.models import Model, Models, Prices
+from lamina.models.facts import Hours, OffPeak, Tier, find_model
 from lamina.models.names import key_of
 from tools.models_against import compare
 

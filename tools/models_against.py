@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lamina.models.facts import Model, Prices, price_of
+from lamina.models import Model, Prices, price_of
 
 BUSY = datetime(2026, 11, 9, 2, 0, tzinfo=UTC)
 """A Monday, in the busy hours of DeepSeek's."""

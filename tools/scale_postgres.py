@@ -34,8 +34,8 @@ import aiohttp
 
 from lamina.conversations.store import decode_state
 from lamina.core.values import Budget
-from lamina.stores.port import OwnName, Where
-from lamina.stores.postgres import open_postgres
+from lamina.stores import Where, open_postgres
+from lamina.stores.port import OwnName
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.upstream_stub import Stub, run_stub

@@ -23,10 +23,9 @@ from playwright.sync_api import Page, sync_playwright
 from lamina.cli.demo_session import SEED
 from lamina.cli.inspect import DemoSource
 from lamina.cli.recording import make_recording
-from lamina.inspector import request_views, segment_views
+from lamina.inspector import Inspector, Sessions, request_views, segment_views
 from lamina.inspector.server import make_server
-from lamina.inspector.sessions import Sessions
-from lamina.inspector.views import Inspector, show_session
+from lamina.inspector.views import show_session
 from tests.browser.browser import SystemBrowser, browser
 
 FOLDER = Path("docs/pictures")

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 from bench.peers.catalogue import HOME, PEERS, Peer, interpreter
 from bench.peers.process import PeerFailed, Worker
 from lamina.errors import BadInput
-from lamina.replay.policies.port import PolicyRequest, PolicyRun, ReplayPolicy, Setting
+from lamina.replay import PolicyRequest, ReplayPolicy, Setting
+from lamina.replay.policies.port import PolicyRun
 
 LIMIT = 5.0
 """Seconds for a call."""

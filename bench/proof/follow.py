@@ -23,14 +23,14 @@ from bench.talks import QUESTION_FOR_A_MODEL, is_in_sight, plain_words
 from lamina.caches import all_rules
 from lamina.core.values import Fold, Ledger
 from lamina.models.counters import counter_for
+from lamina.replay import PolicyRequest, ReplayPolicy, Setting, Trace
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import CHAT, ModelCall, RecordedConversation
 from lamina.replay.outcomes import evaluate_walk
 from lamina.replay.policies import find_policy
 from lamina.replay.policies.lamina_policies import LaminaRun
-from lamina.replay.policies.port import Message, PolicyRequest, PolicyRun, ReplayPolicy, Setting, make_setting
+from lamina.replay.policies.port import Message, PolicyRun, make_setting
 from lamina.replay.runs import MODELS
-from lamina.replay.values import Trace
 from lamina.replay.walk import NeededTerms, WalkStep, walk
 
 FULL = "none"

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bench.proof.tasks import Message, message_words
-from lamina.core.tokens import Counter
+from lamina.core import Counter
 from lamina.core.values import Ledger, Segment
 from lamina.dialects import DIALECTS
 from lamina.errors import NotFound

@@ -32,7 +32,7 @@ from lamina.adapters.bridge import _REPORTED as REPORTED
 from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages
 from lamina.core.values import Budget
 from lamina.dialects import recognise
-from lamina.fitting.request import RequestMemo, fit_request
+from lamina.fitting import RequestMemo, fit_request
 
 IS_LONG = os.environ.get("LAMINA_LONG_SESSIONS") == "1"
 WINDOW = 16_000 if IS_LONG else 7_000

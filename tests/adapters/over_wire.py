@@ -16,7 +16,7 @@ from typing import Any
 from lamina.core.values import Budget
 from lamina.dialects import recognise
 from lamina.errors import LaminaError
-from lamina.fitting.request import RequestMemo
+from lamina.fitting import RequestMemo
 from lamina.models.counters import counter_for
 from tests.adapters.long_session import FIELDS, Answer, Script, count_at_server, count_requests
 from tests.wrapped.scripted_api import ApiFailure, Call, Said, scripted_api

@@ -30,7 +30,7 @@ from lamina.adapters.chat_turns import (
 from lamina.core.values import Budget
 from lamina.dialects.anthropic.server import BINDING_BETA
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
 from tests.adapters.long_session import watch_fits
 
 

@@ -23,7 +23,7 @@ from haystack.utils import Secret
 from lamina.adapters.bridge import Turn
 from lamina.adapters.chat_turns import write_output_format, write_tool
 from lamina.adapters.haystack import CODEC, LEDGER, FitHook, make_hooks, recall_tool
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
 from tests.adapters import over_wire
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_counts, check_session, read_page

@@ -20,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from lamina.adapters.langgraph import LaminaSaver
 from lamina.errors import BadInput
-from lamina.stores.port import RecordPage, Store, Where
+from lamina.stores import RecordPage, Store, Where
 
 THREAD: Any = {"configurable": {"thread_id": "one", "checkpoint_ns": ""}}
 

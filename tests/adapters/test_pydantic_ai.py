@@ -27,7 +27,7 @@ from pydantic_ai.usage import RequestUsage
 from lamina.adapters.chat_turns import write_tool
 from lamina.adapters.pydantic_ai import CODEC, LEDGER, LaminaCapability
 from lamina.core.values import Budget
-from lamina.fitting.request import fit_request
+from lamina.fitting import fit_request
 from tests.adapters import over_wire
 from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_session, read_page
 

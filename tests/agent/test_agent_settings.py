@@ -28,16 +28,14 @@ from lamina.agent import (
 )
 from lamina.agent.actions import add_question
 from lamina.agent.scratchpad import LARGEST
-from lamina.clients.events import UsageEvent
-from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
+from lamina.clients import ScriptedAnswer, ScriptedClient, UsageEvent
 from lamina.context.search import chunks_of, open_index
-from lamina.core.kinds import KINDS, Kind
-from lamina.core.values import Layer, Role, Segment, Text, ToolCall
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import Tool
+from lamina.core import KINDS, Kind, Text, ToolCall
+from lamina.core.values import Layer, Role, Segment
+from lamina.dialects import DIALECTS, Tool
 from lamina.segments import excerpt, file, note
 from lamina.sessions import Session
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.summaries import Condense, Question
 from tests.agent.test_loop import SPOKEN
 from tests.agent.working import USED, calls, opened, reading, result_text, results

@@ -8,11 +8,11 @@ import anthropic
 import pytest
 
 from lamina.agent import Agent, TurnLimits
-from lamina.clients.anthropic import anthropic_messages
+from lamina.clients import anthropic_messages
 from lamina.core.values import Budget
 from lamina.dialects.anthropic.server import BINDING_BETA
 from lamina.errors import BudgetExceeded
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.agent.working import opened, reading
 from tests.fitting.test_bound_loop import make_script, names_of
 from tests.servers.bound_thinking import BoundModel, bound_model

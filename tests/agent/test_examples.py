@@ -10,13 +10,14 @@ import pytest
 from examples import agent as coworker
 from examples import agent_search, lifecycle, orchestration
 from lamina.agent import Agent, workspace_actions
-from lamina.clients.openai import openai_chat
+from lamina.clients import openai_chat
 from lamina.context.tools import workspace_tools
-from lamina.core.values import Budget, ToolResult
-from lamina.dialects.port import PlainHead
-from lamina.stores.memory import MemoryStore
+from lamina.core import ToolResult
+from lamina.core.values import Budget
+from lamina.dialects import PlainHead
+from lamina.stores import MemoryStore
 from lamina.testing.model_server import COUNTER, MODEL, run_model_server
-from lamina.workspace.workspace import Workspace
+from lamina.workspace import Workspace
 from tests.agent.working import opened
 from tests.sessions.talking import awaited
 

@@ -12,16 +12,13 @@ import pytest
 from lamina import diff
 from lamina.agent import Action, Agent, delegate_forked, fork_tasks
 from lamina.caches import rules_for, simulator
-from lamina.clients.known import client_for
-from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
+from lamina.clients import ScriptedAnswer, ScriptedClient, client_for
 from lamina.diagnose.compared import weigh_request
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import PlainHead
-from lamina.dialects.usage import Usage
+from lamina.dialects import DIALECTS, PlainHead, Usage
 from lamina.errors import BadInput
 from lamina.sessions import Recorded, Session
 from lamina.sessions.answers import FORKED_TASK
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.testing.model_server import COUNTER, MODEL, run_model_server
 from tests.agent.test_loop import SPOKEN
 from tests.agent.working import SCHEMA, USED, calls, opened, reading, results

@@ -14,11 +14,9 @@ from typing import Any
 import pytest
 
 from lamina.agent import Action, Agent, TurnLimits
-from lamina.clients.events import CallEvent
-from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
+from lamina.clients import CallEvent, ScriptedAnswer, ScriptedClient
 from lamina.core.values import Budget, Layer
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import Tool
+from lamina.dialects import DIALECTS, Tool
 from lamina.models.counters import counter_for
 from lamina.sessions import Session
 from tests.agent.working import SCHEMA, opened

@@ -8,22 +8,25 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from lamina.agent import Action, Agent, ToolRunEvent, TurnCost, TurnLimits, approve_always
+from lamina.agent import Action, Agent, ToolRunEvent, TurnCost, TurnEvent, TurnLimits, approve_always
 from lamina.agent.loop import INTERRUPTED
-from lamina.agent.outcome import TurnEvent
-from lamina.clients.events import Reply, TextEvent, UsageEvent
-from lamina.clients.failures import RequestRefused, Unreachable
+from lamina.clients import (
+    Reply,
+    RequestRefused,
+    ScriptedAnswer,
+    ScriptedClient,
+    TextEvent,
+    Unreachable,
+    UsageEvent,
+)
 from lamina.clients.openai import CHAT_FORMAT
-from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.conversations.costs import price_usage
 from lamina.core.values import Budget, Layer, Role
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import Tool
-from lamina.dialects.usage import Usage
+from lamina.dialects import DIALECTS, Tool, Usage
 from lamina.errors import BadInput
-from lamina.models.facts import model
+from lamina.models import model
 from lamina.sessions import Recorded, Session
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.agent.working import SCHEMA, calls, opened, reading, result_text, results
 from tests.sessions.talking import answer, awaited
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from lamina.agent import EXPLORER, Agent, open_for
-from lamina.clients.scripted import ScriptedClient
-from lamina.core.wording import text_of
+from lamina.clients import ScriptedClient
+from lamina.core import text_of
 from lamina.sessions import Persona, Session
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Store
+from lamina.stores import MemoryStore, Store
 from tests.sessions.talking import awaited, group_options
 
 

@@ -6,17 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from lamina.agent import Agent, AgentProfile, StoredAgents, TurnLimits, load_agents, open_for
-from lamina.agent.actions import Action
+from lamina.agent import Action, Agent, AgentProfile, StoredAgents, TurnLimits, load_agents, open_for
 from lamina.agent.profiles import split_plans
-from lamina.clients.scripted import ScriptedClient
-from lamina.dialects.port import Tool
+from lamina.clients import ScriptedClient
+from lamina.dialects import Tool
 from lamina.errors import BadInput
 from lamina.formats.codec import encode
 from lamina.segments import segment
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Where
+from lamina.stores import MemoryStore, Where
 from tests.sessions.talking import awaited
 
 FILE = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lamina.agent import Agent
-from lamina.clients.known import client_for
+from lamina.clients import client_for
 from lamina.core.values import Budget
-from lamina.dialects.port import PlainHead
+from lamina.dialects import PlainHead
 from lamina.segments import note
 from lamina.testing.model_server import COUNTER, MODEL, run_model_server
 from tests.agent.working import opened

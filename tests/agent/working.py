@@ -7,14 +7,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from lamina.agent import Action, Agent, open_for
-from lamina.clients.events import CallEvent, UsageEvent
-from lamina.clients.scripted import ScriptedAnswer
-from lamina.core.values import Budget, Segment, ToolResult
-from lamina.core.wording import text_of
-from lamina.dialects.port import Tool
+from lamina.clients import CallEvent, ScriptedAnswer, UsageEvent
+from lamina.core import ToolResult, text_of
+from lamina.core.values import Budget, Segment
+from lamina.dialects import Tool
 from lamina.sessions import Session
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.testing.conformance import MODELS
 from tests.sessions.talking import group_options
 

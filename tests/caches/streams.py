@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lamina.caches.stream import Sort, Stream, StreamBlock
+from lamina.caches import Stream, StreamBlock
+from lamina.caches.stream import Sort
 
 SORTS: dict[str, tuple[Sort, str]] = {
     "T": ("tool", ""),

@@ -3,8 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lamina.caches import Tally, rules_for, simulator
-from lamina.caches.prefix_path import Cache
+from lamina.caches import Cache, Tally, rules_for, simulator
 from tests.caches.streams import stream
 
 RULES = rules_for("anthropic")

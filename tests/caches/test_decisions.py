@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lamina.caches import rules_for
-from lamina.caches.lifetimes import PausedRequest, price_lifetimes
+from lamina.caches import PausedRequest, rates, rules_for
+from lamina.caches.lifetimes import price_lifetimes
 from lamina.caches.prefix_path import count_same_objects, user_messages_backwards
-from lamina.caches.rules import rates
 from lamina.core.cut_target import Rates
 from tests.caches.streams import stream
 

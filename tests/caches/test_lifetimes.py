@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.caches import rules_for, simulator
-from lamina.caches.lifetimes import (
-    LEAST_PAUSES,
-    PausedRequest,
-    choose_lifetime,
-    list_lifetimes,
-    price_lifetimes,
-)
-from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches import PausedRequest, Stream, StreamBlock, choose_lifetime, rules_for, simulator
+from lamina.caches.lifetimes import LEAST_PAUSES, list_lifetimes, price_lifetimes
 
 CLAUDE = "claude-sonnet-4-5"
 RULES = rules_for(CLAUDE, dialect="anthropic")

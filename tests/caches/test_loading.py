@@ -8,8 +8,8 @@ import pytest
 from lamina import BadInput
 from lamina.caches import CacheRules, all_rules, load_rules, rules_for
 from lamina.caches.stream import SETTINGS
-from lamina.diagnose.values import CAUSES
-from lamina.models.facts import listed_models
+from lamina.diagnose import CAUSES
+from lamina.models import listed_models
 
 NAMES = (
     "anthropic bedrock deepseek gemini groq llama_cpp mistral ollama openai openai_legacy "

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.caches import rules_for, simulator
+from lamina.caches import Stream, StreamBlock, rules_for, simulator
 from lamina.caches.marker_plan import (
     ANSWERED,
     BEHIND,
@@ -23,7 +23,7 @@ from lamina.caches.marker_plan import (
     TOOLS,
     plan_markers,
 )
-from lamina.caches.stream import Sort, Stream, StreamBlock
+from lamina.caches.stream import Sort
 from lamina.errors import BadInput
 
 ANTHROPIC, OPENAI, LEGACY = rules_for("anthropic"), rules_for("openai"), rules_for("openai_legacy")

@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from bench.markers import MODELS, WAYS, Spent, compare, four_places, marked, two_places
 from bench.replay import generated
-from lamina.caches import rules_for, simulator
+from lamina.caches import Cache, Stream, StreamBlock, rules_for, simulator
 from lamina.caches.marker_plan import plan_markers
-from lamina.caches.prefix_path import Cache
-from lamina.caches.stream import Sort, Stream, StreamBlock
+from lamina.caches.stream import Sort
 
 RULES = rules_for("anthropic")
 

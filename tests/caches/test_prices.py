@@ -6,7 +6,8 @@ import pytest
 
 from lamina import BadInput
 from lamina.caches import Tally, cost, rules_for
-from lamina.models.facts import AS_OF, Model, Prices, Tier
+from lamina.models import AS_OF, Model, Prices
+from lamina.models.facts import Tier
 
 TALLY = Tally(read=100_000, written=10_000, written_long=1_000, uncached=2_000)
 OWN = Model(

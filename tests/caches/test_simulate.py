@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.caches import CacheRules, all_rules, simulator
+from lamina.caches import CacheRules, Stream, all_rules, simulator
 from lamina.caches.prefix_path import build_path, count_common_items
 from lamina.caches.simulate import SentBlocks
-from lamina.caches.stream import Stream
 from tests.caches.streams import stream
 
 EACH = list(all_rules().values())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lamina.caches import rules_for, simulator
 from lamina.caches.stream import OWN_JSON, encode_block, same_but_key_order
-from lamina.diagnose.differences import diff
+from lamina.diagnose import diff
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
 

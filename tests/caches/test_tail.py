@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from lamina.caches import rules_for, simulator
-from lamina.caches.prefix_path import Cache
-from lamina.caches.stream import Stream
+from lamina.caches import Cache, Stream, rules_for, simulator
 from tests.caches.streams import stream as made
 
 MODEL = "gpt-6-sol"

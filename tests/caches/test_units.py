@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lamina.caches import rules_for, simulator
-from lamina.caches.prefix_path import Cache
+from lamina.caches import Cache, rules_for, simulator
 from tests.caches.streams import block, stream
 
 

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from lamina.core.values import Role
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
 from lamina.sessions import Session
 from lamina.stores.sealed import init_file
 from tests.cli.chatting import BACKSPACE, CTRL_C, CTRL_D, CTRL_U, TAB, UP, Answer, Model, Terminal, model

@@ -26,10 +26,9 @@ from lamina.conversations.deleting import COSTS
 from lamina.core.values import Role
 from lamina.sessions import Session
 from lamina.settings import Settings, config_folder
-from lamina.stores.address import open_store
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import ListedConversation, OwnName, Where
-from lamina.workspace.workspace import Workspace
+from lamina.stores import ListedConversation, MemoryStore, Where, open_store
+from lamina.stores.port import OwnName
+from lamina.workspace import Workspace
 from tests.cli.chatting import Answer, Model, environment, model, pages
 from tests.cli.running import Ran, run
 

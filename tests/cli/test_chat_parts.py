@@ -28,11 +28,11 @@ from lamina.cli.chat.reached_models import DEFAULT_MODELS, ModelChoice, ModelRou
 from lamina.context.port import GatheredSegments
 from lamina.core.text.characters import is_printable, make_printable
 from lamina.errors import BadInput
-from lamina.fitting.policy import Policy
-from lamina.models.facts import model as facts_of
+from lamina.fitting import Policy
+from lamina.models import model as facts_of
 from lamina.sessions import Session
 from lamina.settings import Settings
-from lamina.workspace.workspace import Workspace
+from lamina.workspace import Workspace
 from tests.servers.serving import serve_http
 
 NOWHERE = {"OLLAMA_HOST": "127.0.0.1:9"}

@@ -15,11 +15,9 @@ from lamina.cli import inspect
 from lamina.cli.stored_sessions import LogSource, open_recorded
 from lamina.conversations.store import conversation_place, read_record
 from lamina.inspector.recorded_sessions import StoredSession
-from lamina.replay.traces import read_traces
-from lamina.replay.values import Trace
+from lamina.replay import Trace, read_traces
 from lamina.sessions import Session
-from lamina.stores.address import open_store
-from lamina.stores.port import Where
+from lamina.stores import Where, open_store
 from tests.cli.running import Ran, run
 from tests.conversations.recorded import ANSWER, DAY, NOON, PROMPT, RESULT, keep_session, record_talk
 

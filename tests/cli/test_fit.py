@@ -9,7 +9,7 @@ import pytest
 
 from lamina.core.values import Ledger
 from lamina.dialects import DIALECTS
-from lamina.fitting.request import fit_request
+from lamina.fitting import fit_request
 from tests.cli.running import LONGER, SHORT, long_session, run, saved
 
 WINDOW = ("--window", "5000")

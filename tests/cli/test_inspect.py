@@ -10,10 +10,10 @@ import pytest
 from lamina.cli import main, parser_for
 from lamina.cli.demo_session import SEED
 from lamina.cli.inspect import DemoSource
+from lamina.inspector import Inspector, Sessions
 from lamina.inspector.comparisons import compare_requests
 from lamina.inspector.request_views import show_request
-from lamina.inspector.sessions import Sessions
-from lamina.inspector.views import Inspector, show_session
+from lamina.inspector.views import show_session
 from lamina.sessions import Session
 from lamina.settings import load_settings
 from lamina.stores.address import open_default_store

@@ -16,9 +16,9 @@ import pytest
 from lamina.errors import KeyNeeded
 from lamina.segments import file
 from lamina.sessions import Session
-from lamina.stores.address import open_store
+from lamina.stores import SqliteStore, open_store
 from lamina.stores.sealed import Key, from_file, init_file
-from lamina.stores.sqlite import SqliteStore, drivers
+from lamina.stores.sqlite import drivers
 from tests.cli.running import run
 
 SPEC = "# Retry\n\nA request is retried three times.\n" * 30

@@ -9,9 +9,9 @@ import pytest
 
 from lamina.cli.output import ProgressLine
 from lamina.cli.replay_progress import ReplayBar, ReplaysUntilInterrupted, describe_rest
-from lamina.replay.runs import ReplayOptions, TraceReplay, replay_trace
+from lamina.replay import ReplayOptions, UnreadableLine
+from lamina.replay.runs import TraceReplay, replay_trace
 from lamina.replay.shards import FileReplay
-from lamina.replay.values import UnreadableLine
 from tests.cli.running import run
 from tests.replay.talks import session, trace
 

@@ -12,7 +12,7 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from lamina.clients.gemini_caches import AsyncCachedHead, CachedHead, with_cached
+from lamina.clients import AsyncCachedHead, CachedHead, with_cached
 from lamina.errors import BadInput
 from tests.servers.serving import serve_http
 

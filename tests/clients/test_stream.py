@@ -15,27 +15,35 @@ import anyio
 import openai
 import pytest
 
-from lamina.clients.anthropic import MESSAGES_FORMAT, anthropic_messages
-from lamina.clients.events import (
+from lamina.clients import (
+    Busy,
     CallEvent,
+    CallFailed,
     Client,
+    Denied,
     Event,
-    SdkClient,
+    RequestRefused,
+    ScriptedAnswer,
+    ScriptedClient,
     StopEvent,
-    StreamFormat,
     TextEvent,
     ThinkingEvent,
+    Unreachable,
     UsageEvent,
-    read_end,
+    anthropic_messages,
+    client_for,
+    gemini_content,
+    ollama_chat,
+    openai_chat,
+    openai_responses,
 )
-from lamina.clients.failures import Busy, CallFailed, Denied, RequestRefused, Unreachable, failure, map_error
-from lamina.clients.gemini import CONTENT_FORMAT, gemini_content
-from lamina.clients.known import client_for
+from lamina.clients.anthropic import MESSAGES_FORMAT
+from lamina.clients.events import SdkClient, StreamFormat, read_end
+from lamina.clients.failures import failure, map_error
+from lamina.clients.gemini import CONTENT_FORMAT
 from lamina.clients.ollama import CHAT_FORMAT as OLLAMA_FORMAT
-from lamina.clients.ollama import ollama_chat
-from lamina.clients.openai import CHAT_FORMAT, RESPONSES_FORMAT, openai_chat, openai_responses
-from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
-from lamina.core.values import ToolCall
+from lamina.clients.openai import CHAT_FORMAT, RESPONSES_FORMAT
+from lamina.core import ToolCall
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, LaminaError
 from lamina.testing.model_server import MODEL, ModelServer, run_model_server

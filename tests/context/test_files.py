@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from lamina.context.files import NOTES, SECONDS, files, matches_glob, tags_in
 from lamina.context.port import GatheredSegments
-from lamina.core.wording import text_of
+from lamina.core import text_of
+from lamina.workspace import Workspace
 from lamina.workspace.documents import text_in
-from lamina.workspace.workspace import Workspace
 from tests.bounded import bounded_work
 
 

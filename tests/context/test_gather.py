@@ -16,13 +16,13 @@ from lamina.context.gather import gather
 from lamina.context.last_n import last_n
 from lamina.context.persona import persona
 from lamina.context.port import GatheredSegments, Source, run_in_thread
-from lamina.core.values import Layer, Segment, Text
-from lamina.core.wording import text_of
+from lamina.core import Text, text_of
+from lamina.core.values import Layer, Segment
 from lamina.segments import assistant, call, excerpt, result, system, user
 from lamina.sessions import Session
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
-from lamina.workspace.workspace import Workspace
+from lamina.stores import MemoryStore
+from lamina.workspace import Workspace
 from tests.sessions.talking import awaited
 
 

@@ -9,14 +9,13 @@ import pytest
 from lamina import build
 from lamina.context.memory import FACTS, MEMORY, Fact, Memory
 from lamina.context.tools import answer, memory_tools
-from lamina.core.values import Role, Segment, Text, ToolCall
-from lamina.core.wording import text_of
+from lamina.core import Text, ToolCall, text_of
+from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.segments import user
 from lamina.sessions import RuntimeOptions, Session
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Where
+from lamina.stores import MemoryStore, Where
 from tests.sessions.talking import awaited
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from lamina.context import relevance
 from lamina.context.relevance import RankedTurn, Relevance, WordMatch, by_index, score_by_words, stem
 from lamina.context.search import chunks_of, open_index
+from lamina.core import CHARS4, HIGH, LOW
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
-from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
+from lamina.core.kinds import ESSENTIAL, MEDIUM
 from lamina.core.options import Options
-from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Role, Segment
 from lamina.segments import assistant, excerpt, file, segment, selected_text, user
 

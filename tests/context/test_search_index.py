@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from lamina.context.search import Chunk, chunks_of, open_index, sqlite, turns_of
-from lamina.context.search.index import LENDERS, Index
+from lamina.context.search import Chunk, Index, chunks_of, open_index, sqlite, turns_of
+from lamina.context.search.index import LENDERS
 from lamina.context.search.vectors import Vectors, pack_vectors
 from lamina.errors import BadInput
 from lamina.segments import assistant, result, user

@@ -15,19 +15,15 @@ import anyio
 import psycopg
 import pytest
 
-from lamina.context.search import Chunk, chunks_of, open_index, turns_of
-from lamina.context.search.index import Index
+from lamina.context.search import Chunk, Index, chunks_of, open_index, turns_of
 from lamina.errors import BadInput, KeyNeeded, WrongKey
 from lamina.segments import assistant, user
-from lamina.sessions import Session
-from lamina.sessions.search import StoredIndex, open_search
+from lamina.sessions import Session, open_search
+from lamina.sessions.search import StoredIndex
 from lamina.settings import Settings
-from lamina.stores.files import open_files
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import OwnName, Store, Where, search_place
-from lamina.stores.postgres import open_postgres
+from lamina.stores import MemoryStore, Store, Where, open_files, open_postgres, open_sqlite
+from lamina.stores.port import OwnName, search_place
 from lamina.stores.sealed import Sealed, add_key, generate, make_primary, rekey, rewrap, shred
-from lamina.stores.sqlite import open_sqlite
 from tests.servers.postgres import shared
 from tests.sessions.talking import awaited
 

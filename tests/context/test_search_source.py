@@ -21,7 +21,8 @@ from lamina.context.search import (
     search_tool,
     server_embedder,
 )
-from lamina.core.values import Segment, Text
+from lamina.core import Text
+from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import file, user
 

@@ -13,26 +13,24 @@ from hypothesis import strategies as st
 
 from lamina.context.relevance import Relevance
 from lamina.context.tools import Offer, answer, workspace_tools
+from lamina.core import OrderView, ToolCall, ToolResult, text_of
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.ladder import Exchange, find_superseded, ladder
 from lamina.core.options import Options
-from lamina.core.orders import OrderView
 from lamina.core.text.subjects import SUBJECT_READERS
-from lamina.core.values import Budget, Form, Role, Segment, ToolCall, ToolResult
-from lamina.core.wording import text_of
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import PlainHead, Tool
+from lamina.core.values import Budget, Form, Role, Segment
+from lamina.dialects import DIALECTS, PlainHead, Tool
 from lamina.errors import BadInput
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
 from lamina.segments import assistant, call, segment, user
 from lamina.sessions import Session
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
+from lamina.workspace import Workspace
 from lamina.workspace import grep as searching
 from lamina.workspace.grep import grep
 from lamina.workspace.superseding import TABLE, superseding
-from lamina.workspace.workspace import Workspace
 
 
 class Bench:

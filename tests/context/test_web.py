@@ -17,9 +17,10 @@ import pytest
 
 from lamina.context.port import GatheredSegments
 from lamina.context.web import web
-from lamina.core.wording import text_of
+from lamina.core import text_of
 from lamina.errors import BadInput
-from lamina.workspace.fetch import FetchLimits, fetch
+from lamina.workspace import FetchLimits
+from lamina.workspace.fetch import fetch
 from tests.bounded import bounded_work
 
 Script = Callable[[socket.socket, bytes], None]

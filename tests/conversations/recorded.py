@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.context.search.chunks import turns_of
+from lamina.context.search import turns_of
 from lamina.conversations.deleting import cost_place
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
 from lamina.conversations.record import Answered, CutNote, SentRequest, digest_body
@@ -20,16 +20,15 @@ from lamina.conversations.store import (
     family_place,
     find_title,
 )
+from lamina.core import Cut
 from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments
-from lamina.core.values import Cut, Fold, Ledger, Segment
-from lamina.dialects import DIALECTS
-from lamina.dialects.usage import Usage
+from lamina.core.values import Fold, Ledger, Segment
+from lamina.dialects import DIALECTS, Usage
 from lamina.formats.codec import encode
 from lamina.segments import assistant, call, result, user
-from lamina.sessions import Session
-from lamina.sessions.search import open_search
-from lamina.stores.port import Store
+from lamina.sessions import Session, open_search
+from lamina.stores import Store
 
 PROMPT = "pw-prompt-7c1e"
 RESULT = "pw-result-91aa"

@@ -27,13 +27,9 @@ from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, digest_log
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.core.values import Budget, Ledger
-from lamina.dialects import DIALECTS
-from lamina.dialects.usage import Usage
-from lamina.fitting.fitted import Fitted
-from lamina.fitting.policy import Policy
-from lamina.fitting.request import fit_request
-from lamina.stores.address import open_store
-from lamina.stores.port import Store
+from lamina.dialects import DIALECTS, Usage
+from lamina.fitting import Fitted, Policy, fit_request
+from lamina.stores import Store, open_store
 
 _Value = TypeVar("_Value")
 

@@ -20,14 +20,13 @@ from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recorded_log import RecordedLog, read_recorded_log
 from lamina.conversations.store import WORKSPACE, conversation_place, list_conversations
+from lamina.core import Text
 from lamina.core.recall import list_refs
 from lamina.core.tokens import STRICT
-from lamina.core.values import Text
 from lamina.dialects.anthropic import DIALECT
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
 from lamina.gateway import fit_call
-from lamina.stores import MemoryStore, open_store
-from lamina.stores.port import StoredHead, Where
+from lamina.stores import MemoryStore, StoredHead, Where, open_store
 from tests.gateway.growing import messages_request, output
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import post

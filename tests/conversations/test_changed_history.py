@@ -18,9 +18,7 @@ from lamina.conversations.pending_call import PendingCall
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
-from lamina.fitting.fitted import Fitted
-from lamina.fitting.policy import Policy
-from lamina.fitting.request import RequestMemo, fit_request
+from lamina.fitting import Fitted, Policy, RequestMemo, fit_request
 from tests.fixtures.changes_of_history import (
     CONVERSATIONS,
     Change,

@@ -26,14 +26,12 @@ from lamina.conversations.store import (
 )
 from lamina.core.tokens import ESTIMATE, STRICT
 from lamina.core.values import Calibration, Ledger
-from lamina.dialects import DIALECTS
+from lamina.dialects import DIALECTS, Usage
 from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.overflow import Overflow
-from lamina.dialects.usage import Usage
 from lamina.errors import Damaged
-from lamina.fitting.policy import Policy
-from lamina.fitting.request import RequestMemo
-from lamina.stores.memory import MemoryStore
+from lamina.fitting import Policy, RequestMemo
+from lamina.stores import MemoryStore
 
 Messages = list[dict[str, Any]]
 

@@ -24,9 +24,9 @@ from lamina.conversations.record import (
 from lamina.conversations.request_digests import NO_DIGESTS, count_shared_links, digest_log
 from lamina.conversations.store import ConversationState
 from lamina.conversations.stream_filters import filter_for
-from lamina.core.values import Cut, Ledger
-from lamina.dialects import DIALECTS
-from lamina.dialects.usage import Usage
+from lamina.core import Cut
+from lamina.core.values import Ledger
+from lamina.dialects import DIALECTS, Usage
 from lamina.segments import assistant, system, user
 from tests.conversations.test_truncated_calls import NAMES, OWN, RECALL, fit, list_events
 

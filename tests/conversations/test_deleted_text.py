@@ -21,8 +21,8 @@ from lamina.conversations.store import WORKSPACE, conversation_place, conversati
 from lamina.core.tokens import STRICT
 from lamina.core.values import Ref, Wish
 from lamina.dialects.openai_chat import DIALECT
-from lamina.fitting.policy import Policy
-from lamina.stores.memory import MemoryStore
+from lamina.fitting import Policy
+from lamina.stores import MemoryStore
 from tests.core.test_reminders import chat
 
 Messages = list[dict[str, Any]]

@@ -14,13 +14,11 @@ import psycopg
 import pytest
 
 from lamina import Budget, Policy
-from lamina.conversations.deleting import delete_conversation
-from lamina.conversations.erasing import delete_message, find_messages
-from lamina.conversations.listing import list_names, list_talks
+from lamina.conversations import delete_conversation, delete_message, find_messages, list_talks, prune
+from lamina.conversations.listing import list_names
 from lamina.conversations.record import Answered, ConversationRecord, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.recorded_log import describe_kept, read_recorded_log
-from lamina.conversations.retention import prune
 from lamina.conversations.store import (
     ConversationState,
     answer_place,
@@ -33,12 +31,9 @@ from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments
 from lamina.dialects.spoken import ERASED_TEXT as MARK
 from lamina.errors import BadInput, Conflict, NotErased, StoreError
-from lamina.sessions import Session
-from lamina.sessions.search import open_search
-from lamina.stores.address import open_store
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import RecordPage, Rekeyable, Store, Where, search_place
-from lamina.stores.postgres import open_postgres
+from lamina.sessions import Session, open_search
+from lamina.stores import MemoryStore, RecordPage, Store, Where, open_postgres, open_store
+from lamina.stores.port import Rekeyable, search_place
 from lamina.stores.sealed import from_file, init_file, verify
 from tests.conversations.recorded import (
     ANSWER,

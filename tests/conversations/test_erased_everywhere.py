@@ -25,17 +25,17 @@ import lamina
 from lamina import Budget, Policy
 from lamina.conversations import delete_conversation, delete_message, find_messages, list_talks
 from lamina.conversations.store import ANSWERS, CONVERSATIONS, FAMILIES
+from lamina.core import Text
 from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments
-from lamina.core.values import Role, Segment, Text
-from lamina.dialects.port import PlainHead, Tool
+from lamina.core.values import Role, Segment
+from lamina.dialects import PlainHead, Tool
 from lamina.errors import NotErased
 from lamina.segments import assistant, call, document, file, image, result, segment, summary, thinking, user
 from lamina.sessions import Session, SetupOptions
-from lamina.stores.address import open_store
-from lamina.stores.paging import copy_conversations, every_conversation
-from lamina.stores.port import OwnName, Store, Where
-from lamina.stores.postgres import open_postgres
+from lamina.stores import Store, Where, copy_conversations, open_postgres, open_store
+from lamina.stores.paging import every_conversation
+from lamina.stores.port import OwnName
 from lamina.stores.sealed import from_file, init_file
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.servers.postgres import shared

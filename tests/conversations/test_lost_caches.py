@@ -14,7 +14,7 @@ from lamina.conversations.lost_caches import (
 )
 from lamina.conversations.record import CutNote
 from lamina.core.epochs import TOOLS_CHANGED
-from lamina.diagnose.values import Difference
+from lamina.diagnose import Difference
 
 MODEL = "claude-opus-4-6"
 

@@ -10,9 +10,9 @@ import pytest
 from lamina.conversations.recall_answers import shows_client_call, strip_recalls
 from lamina.conversations.recall_loop import ROUNDS, RecallLoop
 from lamina.conversations.stream_filters import filter_for
-from lamina.core.values import Segment, ToolCall
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import Tool
+from lamina.core import ToolCall
+from lamina.core.values import Segment
+from lamina.dialects import DIALECTS, Tool
 from lamina.fitting import Fitted
 from lamina.fitting.own_tools import RECALL_TOOL, OwnTool, ToolSituation, list_names
 from lamina.segments import result

@@ -13,10 +13,11 @@ from lamina.conversations import export_conversation, import_conversation
 from lamina.conversations.record import Answered, ConversationRecord, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place, read_record, recorded_workspace
-from lamina.core.values import Cut, Ledger
-from lamina.dialects.usage import Usage
+from lamina.core import Cut
+from lamina.core.values import Ledger
+from lamina.dialects import Usage
 from lamina.errors import BadInput
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 
 BODIES = st.lists(
     st.one_of(

@@ -8,12 +8,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-from lamina.conversations.deleting import delete_conversation
+from lamina.conversations import delete_conversation
 from lamina.conversations.pending_call import encode_value
 from lamina.conversations.record import ConversationRecord, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import find_conversation, list_conversations, read_record
-from lamina.stores.address import open_store
+from lamina.stores import open_store
 from tests.conversations.test_record import grow, save
 from tests.gateway.growing import chat_request, dump
 from tests.gateway.running import open_client, run_gateway, settings_for

@@ -22,7 +22,7 @@ from lamina.conversations.recall_answers import shows_client_call, strip_recalls
 from lamina.conversations.recall_filter import RecallFilter
 from lamina.conversations.recall_loop import RecallLoop
 from lamina.dialects import DIALECTS
-from lamina.fitting.fitted import Fitted
+from lamina.fitting import Fitted
 from lamina.fitting.own_tools import RECALL_TOOL
 from tests.wrapped.scripted_api import APIS, Call, Said
 

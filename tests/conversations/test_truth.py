@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from lamina.inspector import request_views, views
+from lamina.inspector import Inspector, request_views, views
 from lamina.inspector.alternatives import show_alternative, show_choices
-from lamina.inspector.views import Inspector
 from tests.conversations.recorded_talk import (
     MODELS,
     WORKSPACE,

@@ -25,11 +25,10 @@ import lamina
 from lamina import Budget, Policy, Session, telemetry
 from lamina.cli.stored_sessions import LogSource
 from lamina.conversations.store import WORKSPACE
-from lamina.gateway import app
-from lamina.gateway.account import GatewayAccount
+from lamina.gateway import GatewayAccount, app
+from lamina.inspector import Inspector, Sessions
 from lamina.inspector.exports import save_session
-from lamina.inspector.sessions import Sessions
-from lamina.inspector.views import Inspector, show_session
+from lamina.inspector.views import show_session
 from lamina.telemetry.otel import OtelTelemetry
 from lamina.wrapped import MissEvent
 from tests.cli.running import run

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lamina.conversations import delete_conversation
 from lamina.conversations.conversation_store import ConversationStore
 from lamina.conversations.conversations import Conversations
-from lamina.conversations.deleting import delete_conversation
 from lamina.conversations.pending_call import encode_arguments
 from lamina.conversations.recognise import find_left
 from lamina.conversations.request_digests import NO_DIGESTS, digest_log
@@ -29,11 +29,10 @@ from lamina.conversations.store import (
 )
 from lamina.core.recall import list_refs
 from lamina.core.values import Fold, Ledger, Segment
-from lamina.fitting.request import RequestMemo
+from lamina.fitting import RequestMemo
 from lamina.formats.codec import encode
 from lamina.segments import assistant, system, user
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import StoredHead, Where
+from lamina.stores import MemoryStore, StoredHead, Where
 from tests.conversations.test_conversations import Messages, call, conversations, history, lowered
 
 

@@ -16,14 +16,12 @@ import pytest
 
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import conversation_place, conversation_workspace
-from lamina.dialects.usage import Usage
-from lamina.inspector import exports, request_views, segment_views, views, visibility
-from lamina.inspector.sessions import Sessions
+from lamina.dialects import Usage
+from lamina.inspector import Inspector, Sessions, exports, request_views, segment_views, views, visibility
 from lamina.inspector.stored_sessions import AskStore, StoredSessions
-from lamina.inspector.views import Inspector
-from lamina.models.facts import model as facts_of
+from lamina.models import model as facts_of
+from lamina.stores import Store
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import Store
 
 _TURN_FIELDS = ("messages", "input", "contents")
 _HEAD_FIELDS = ("system", "instructions", "systemInstruction", "tools")

@@ -18,8 +18,7 @@ import yaml  # type: ignore[import-untyped]
 
 import lamina
 from lamina.cli import main
-from lamina.gateway import limits
-from lamina.gateway.config import GatewaySettings, load_gateway_settings
+from lamina.gateway import GatewaySettings, limits, load_gateway_settings
 from lamina.gateway.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]

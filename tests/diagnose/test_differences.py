@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.caches import CacheRules, rules_for, simulator
-from lamina.caches.stream import SETTINGS, Stream, StreamBlock
+from lamina.caches import CacheRules, Stream, StreamBlock, rules_for, simulator
+from lamina.caches.stream import SETTINGS
 from lamina.core.tokens import STRICT
-from lamina.diagnose.differences import diff
+from lamina.diagnose import CAUSES, Difference, diff
 from lamina.diagnose.text_changes import describe_volatile, name_section, same_spelling
-from lamina.diagnose.values import CAUSES, SETTING_CAUSES, Difference
+from lamina.diagnose.values import SETTING_CAUSES
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
-from lamina.fitting.request import fit_request
+from lamina.fitting import fit_request
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 LONG = "The importer reads one table after the other. " * 120

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.core import RFC, Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import canonical_json
-from lamina.core.layout import Layout
 from lamina.core.options import Options
-from lamina.core.tokens import RFC
 from lamina.core.values import Budget, RequestHead, Segment
-from lamina.diagnose.differences import diff
-from lamina.diagnose.values import Difference
+from lamina.diagnose import Difference, diff
 from lamina.segments import assistant, call, file, result, system, user
 from lamina.testing.strategies import logs
 

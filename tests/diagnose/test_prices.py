@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.caches import rules_for
-from lamina.core.tokens import Counter, Framing
-from lamina.diagnose.differences import diff
-from lamina.diagnose.values import Difference
+from lamina.core import Counter
+from lamina.core.tokens import Framing
+from lamina.diagnose import Difference, diff
 
 # a request, as pieces
 

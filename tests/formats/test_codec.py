@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from hypothesis import given
 
+from lamina.core import Layout
 from lamina.core.build import build
 from lamina.core.hashing import canonical_json
-from lamina.core.layout import Layout
 from lamina.core.values import Budget, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.origins import WireOrigin

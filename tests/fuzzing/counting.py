@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Any, Literal
 
-from lamina.core.tokens import BYTES4, CHARS4, ESTIMATE, RFC, STRICT, Counter
+from lamina.core import CHARS4, RFC, Counter
+from lamina.core.tokens import BYTES4, ESTIMATE, STRICT
 from lamina.core.values import Calibration
 from lamina.models.counters import counter_for
 from tests.fuzzing.history import Message, Piece, Settings

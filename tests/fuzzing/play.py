@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Budget
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
 from tests.fuzzing.client import Client
 from tests.fuzzing.counting import COUNTERS, count
 from tests.fuzzing.moves import MOVES

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from lamina.core.tokens import Counter
+from lamina.core import Counter
 from lamina.core.values import Calibration
 from lamina.errors import NotFound
 from tests.fuzzing.counting import counter_named, says_nothing

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from lamina.gateway.config import GatewaySettings
+from lamina.gateway import GatewaySettings
 from tests.gateway.running import open_client
 from tests.servers.ports import free_port
 

@@ -15,11 +15,12 @@ import aiohttp
 import uvicorn
 
 from lamina.conversations.store import ConversationState
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
+from lamina.gateway import GatewaySettings
 from lamina.gateway.app import create_app
 from lamina.gateway.client_connection import ClientLink
 from lamina.gateway.client_request import LastHead
-from lamina.gateway.config import GatewaySettings, UpstreamSettings
+from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.conversation_index import LiveConversation
 from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.journal import Journal

@@ -8,19 +8,18 @@ import msgspec
 import pytest
 
 from lamina.conversations.costs import price_usage
+from lamina.core import Cut
 from lamina.core.entries import find_logged
 from lamina.core.scale import Scale
-from lamina.core.values import Budget, Cut, Ledger
-from lamina.dialects.port import Tool
-from lamina.dialects.usage import Usage
+from lamina.core.values import Budget, Ledger
+from lamina.dialects import Tool, Usage
+from lamina.fitting import Fitted, Policy, RequestMemo, fit_request
 from lamina.fitting.own_tools import OwnTool
-from lamina.fitting.policy import Policy
-from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.gateway import AnsweredRequest, GatewayAccount
 from lamina.gateway.answered_requests import MeasuredConversation, UncutRequest
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.misses import measure_uncut
-from lamina.models.facts import AS_OF, model
+from lamina.models import AS_OF, model
 from tests.gateway.growing import messages_request
 
 MODEL = "claude-sonnet-5"

@@ -12,8 +12,8 @@ import brotli  # type: ignore[import-untyped]
 import pytest
 import zstandard
 
+from lamina.gateway import GatewaySettings
 from lamina.gateway.client_connection import SMALL, BodyRoom, BodyTicket, ClientConnection
-from lamina.gateway.config import GatewaySettings
 from lamina.gateway.refusals import Refusal
 from tests.gateway.running import make_link
 

@@ -15,7 +15,7 @@ import anthropic
 import pytest
 
 from lamina.dialects.anthropic.server import BETAS
-from lamina.gateway.config import GatewaySettings
+from lamina.gateway import GatewaySettings
 from tests.fitting.test_bound_loop import (
     REQUEST,
     STEPS,

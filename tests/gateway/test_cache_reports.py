@@ -12,7 +12,7 @@ import pytest
 
 from lamina import Budget
 from lamina.conversations.store import list_conversations, read_record
-from lamina.stores.address import open_store
+from lamina.stores import open_store
 from tests.cli.running import run
 from tests.gateway.growing import messages_request
 from tests.gateway.running import RunningGateway, open_client, run_gateway, settings_for

@@ -19,10 +19,10 @@ from lamina import Budget
 from lamina.caches import rules_for
 from lamina.caches.prices import fill_prices
 from lamina.core.text.clipping import count_units
-from lamina.gateway.account import GatewayAccount
+from lamina.gateway import GatewayAccount
 from lamina.gateway.journal import read_journal
-from lamina.models.facts import model as facts_of
-from lamina.models.facts import price_of
+from lamina.models import model as facts_of
+from lamina.models import price_of
 from tests.cli.running import run
 from tests.gateway.growing import HEADERS, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for, until

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from lamina.cli import main
-from lamina.core.tokens import Counter
+from lamina.core import Counter
 from lamina.errors import BadInput
-from lamina.fitting.policy import Policy
-from lamina.gateway import serving
-from lamina.gateway.config import GatewaySettings, UpstreamSettings
+from lamina.fitting import Policy
+from lamina.gateway import GatewaySettings, serving
+from lamina.gateway.config import UpstreamSettings
 from tests.gateway.growing import messages_request
 from tests.gateway.running import proxied
 from tests.gateway.test_conversations import SMALL, post

@@ -24,9 +24,8 @@ from lamina.dialects import DIALECTS
 from lamina.fitting.request import fit_after_passed
 from lamina.gateway import fit_call
 from lamina.gateway.policies import PauseBook
-from lamina.stores.address import open_store
+from lamina.stores import Where, open_store
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import Where
 from tests.cli.running import run
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, proxied, read_files, run_gateway, settings_for, until

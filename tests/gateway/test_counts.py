@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from lamina.core.tokens import Counter
-from lamina.fitting.policy import Policy
-from lamina.gateway.account import GatewayAccount
-from lamina.gateway.config import GatewaySettings, UpstreamSettings
+from lamina.core import Counter
+from lamina.fitting import Policy
+from lamina.gateway import GatewayAccount, GatewaySettings
+from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.usage import UsageReader
 from tests.cli.running import run
 from tests.gateway.client_shapes import SHAPES

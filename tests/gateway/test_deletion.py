@@ -14,12 +14,10 @@ import aiohttp
 import pytest
 
 from lamina import Budget
-from lamina.conversations.deleting import delete_conversation
-from lamina.conversations.erasing import delete_message
+from lamina.conversations import delete_conversation, delete_message
 from lamina.conversations.listing import list_names
 from lamina.conversations.store import conversation_place, read_record
-from lamina.stores.address import open_store
-from lamina.stores.port import Store
+from lamina.stores import Store, open_store
 from tests.gateway.growing import messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_record import ALL, post

@@ -14,9 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lamina.fitting.request import fit_request
-from lamina.gateway import limits, upstream_answer
-from lamina.gateway.account import GatewayAccount
+from lamina.fitting import fit_request
+from lamina.gateway import GatewayAccount, limits, upstream_answer
 from lamina.gateway.client_request import ClientRequest
 from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.request_bodies import RequestBody

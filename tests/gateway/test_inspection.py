@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from lamina import Budget
-from lamina.dialects.usage import Usage
+from lamina.dialects import Usage
 from lamina.gateway.config import AccessToken
 from tests.conversations.recorded_talk import Received, StoreAsker
 from tests.conversations.truth import check_truth

@@ -11,12 +11,9 @@ import msgspec
 import pytest
 
 from lamina.conversations.store import WORKSPACE, list_conversations
-from lamina.core.tokens import Counter
-from lamina.core.values import Cut
-from lamina.dialects import DIALECTS
-from lamina.dialects.usage import Usage
-from lamina.fitting.markers import Breakpoints
-from lamina.fitting.policy import Policy
+from lamina.core import Counter, Cut
+from lamina.dialects import DIALECTS, Usage
+from lamina.fitting import Breakpoints, Policy
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, call_upstream
 from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.identity import ClientIdentity
@@ -24,7 +21,7 @@ from lamina.gateway.policies import plans_markers
 from lamina.gateway.request_bodies import decode_body
 from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.upstreams import Upstream
-from lamina.stores.address import open_store
+from lamina.stores import open_store
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import make_conversation, open_client, run_gateway, settings_for
 from tests.gateway.upstream_stub import run_stub

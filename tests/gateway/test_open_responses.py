@@ -23,8 +23,9 @@ import pytest
 from lamina import Budget
 from lamina.conversations import recall_loop
 from lamina.conversations.recall_answers import NOTICE
-from lamina.fitting.policy import Policy
-from lamina.gateway.config import GatewaySettings, UpstreamSettings
+from lamina.fitting import Policy
+from lamina.gateway import GatewaySettings
+from lamina.gateway.config import UpstreamSettings
 from lamina.testing.model_server import MODEL, run_model_server
 from tests.gateway.open_responses_upstream import (
     CompliantUpstream,

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina.gateway.config import GatewaySettings, UpstreamSettings
+from lamina.gateway import GatewaySettings
+from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.profiles import PROFILES, Profiled, add_salt, apply_profile
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.upstreams import Upstream, Upstreams, request_headers

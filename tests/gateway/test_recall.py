@@ -24,12 +24,10 @@ from lamina.conversations.recall_answers import NOTICE
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
 from lamina.conversations.stream_filters import filter_for
 from lamina.core.values import Budget
-from lamina.dialects import DIALECTS
-from lamina.dialects.usage import Usage, find_usage
-from lamina.fitting.policy import Policy
-from lamina.fitting.request import fit_request
-from lamina.gateway import limits
-from lamina.gateway.account import GatewayAccount
+from lamina.dialects import DIALECTS, Usage
+from lamina.dialects.usage import find_usage
+from lamina.fitting import Policy, fit_request
+from lamina.gateway import GatewayAccount, limits
 from lamina.gateway.answer import RecallRelay
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.usage import UsageReader

@@ -11,7 +11,7 @@ from lamina import fit_request
 from lamina.conversations.recall_filter import UsageSum, add_output, find_usage_object
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
 from lamina.conversations.store import ConversationState
-from lamina.dialects.usage import Usage
+from lamina.dialects import Usage
 from lamina.errors import Conflict
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.conversation_index import LiveConversation

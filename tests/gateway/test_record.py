@@ -16,7 +16,7 @@ from lamina import Budget
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.store import list_conversations, read_record
 from lamina.dialects import DIALECTS
-from lamina.stores.address import open_store
+from lamina.stores import open_store
 from tests.gateway.client_shapes import SHAPES
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, proxied, run_gateway, settings_for

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lamina.dialects.usage import Usage
+from lamina.dialects import Usage
 from lamina.gateway import usage as usage_module
 from lamina.gateway.answer import _HeldPieces
 from lamina.gateway.calls import OutgoingRequest

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from lamina.gateway.config import GatewaySettings
+from lamina.gateway import GatewaySettings
 from lamina.gateway.server import GatewayWorker, make_config
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.processes import run_process

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lamina.conversations.retention import DAY, IN_USE, RecordedSize, choose_pruned
 from lamina.conversations.store import conversation_place, decode_state, list_conversations
 from lamina.gateway import app
-from lamina.stores.address import open_store
+from lamina.stores import open_store
 from tests.gateway.growing import messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_record import post

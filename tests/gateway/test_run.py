@@ -18,10 +18,10 @@ import pytest
 from lamina.cli.run import find_inspector, run_client
 from lamina.cli.serve import apply_arguments, choose_run_window, describe_window
 from lamina.errors import BadInput
-from lamina.fitting.policy import Policy
-from lamina.gateway.account import GatewayAccount
+from lamina.fitting import Policy
+from lamina.gateway import GatewayAccount, GatewaySettings
 from lamina.gateway.clients import find_client, point_client, read_direct_urls
-from lamina.gateway.config import DEFAULT_UPSTREAMS, GatewaySettings
+from lamina.gateway.config import DEFAULT_UPSTREAMS
 from lamina.gateway.supervisor import GatewayNotStarted, GatewaySupervisor
 from tests.cli.running import run
 from tests.gateway.growing import dump, messages_request

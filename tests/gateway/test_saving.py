@@ -11,12 +11,14 @@ import pytest
 
 from lamina.conversations.request_digests import NO_DIGESTS
 from lamina.conversations.store import ConversationState
-from lamina.core.values import Budget, Cut, Ledger
-from lamina.dialects.usage import NOTHING_REPORTED, Cleared, Usage
+from lamina.core import Cut
+from lamina.core.values import Budget, Ledger
+from lamina.dialects import Usage
+from lamina.dialects.usage import NOTHING_REPORTED, Cleared
 from lamina.errors import Conflict
-from lamina.gateway import conversation_index
+from lamina.gateway import GatewaySettings, conversation_index
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.config import DEFAULT_UPSTREAMS, GatewaySettings
+from lamina.gateway.config import DEFAULT_UPSTREAMS
 from lamina.gateway.conversation_index import ConversationIndex, LeftBranch, LiveConversation
 from lamina.gateway.fit import _bound_next
 from lamina.gateway.metrics import GatewayMetrics
@@ -24,7 +26,7 @@ from lamina.gateway.saving import SAVED_TOGETHER, ConversationSaver
 from lamina.gateway.sent_calls import MOST_BYTES
 from lamina.gateway.sizes import CountedRequest, KnownTrigger
 from lamina.gateway.store_access import GatewayConversation, GatewayStore, StoreGone
-from lamina.stores.port import StoredHead
+from lamina.stores import StoredHead
 from tests.gateway.running import follow_calls, make_conversation
 
 pytestmark = pytest.mark.anyio

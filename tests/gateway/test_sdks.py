@@ -16,8 +16,9 @@ from urllib.request import urlopen
 import pytest
 
 from lamina import Budget
-from lamina.fitting.policy import Policy
-from lamina.gateway.config import GatewaySettings, UpstreamSettings
+from lamina.fitting import Policy
+from lamina.gateway import GatewaySettings
+from lamina.gateway.config import UpstreamSettings
 from lamina.testing.model_server import run_model_server
 from tests.gateway.running import RunningGateway, run_gateway, settings_for
 from tests.gateway.test_conversations import states

@@ -18,17 +18,9 @@ import zstandard
 
 import lamina.gateway
 from lamina.errors import BadInput
-from lamina.fitting.policy import Policy
-from lamina.gateway import limits
-from lamina.gateway.config import (
-    AccessToken,
-    GatewaySettings,
-    UpstreamSettings,
-    check_settings,
-    is_loopback,
-    load_gateway_settings,
-    read_host_name,
-)
+from lamina.fitting import Policy
+from lamina.gateway import GatewaySettings, limits, load_gateway_settings
+from lamina.gateway.config import AccessToken, UpstreamSettings, check_settings, is_loopback, read_host_name
 from lamina.gateway.packed_bodies import unpack
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.request_bodies import decode_body

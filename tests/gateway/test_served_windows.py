@@ -13,7 +13,7 @@ import pytest
 
 from lamina.core.values import Budget
 from lamina.dialects import DIALECTS
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
 from lamina.gateway import policies
 from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.policies import PAUSE, ServedWindows

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from lamina.errors import StoreError
-from lamina.fitting.policy import Policy
-from lamina.gateway import store_access
-from lamina.gateway.config import GatewaySettings
+from lamina.fitting import Policy
+from lamina.gateway import GatewaySettings, store_access
 from lamina.gateway.store_access import LAST_TRY, READY_SECONDS, GatewayStore, StoreGone
-from lamina.stores.sqlite import SqliteStore
+from lamina.stores import SqliteStore
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from lamina.cli.tail import JournalReader
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
+from lamina.gateway import GatewaySettings
 from lamina.gateway import journal as journal_module
-from lamina.gateway.config import GatewaySettings
 from lamina.gateway.journal import find_journal, place_journal
 from tests.cli.running import make_interruptible, run
 from tests.gateway.growing import messages_request

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from lamina import Budget
-from lamina.dialects.usage import Usage
+from lamina.dialects import Usage
 from lamina.gateway.metrics import METRICS, METRICS_FOLDER_VARIABLE
 from lamina.gateway.telemetry import record_answered
 from lamina.gateway.usage import AnswerFacts

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lamina.cli.recording import make_recording
-from lamina.inspector.sessions import Sessions
-from lamina.inspector.views import Inspector
+from lamina.inspector import Inspector, Sessions
 
 FIRST_TIME = 1_790_000_000
 DAY = 86_400

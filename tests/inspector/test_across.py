@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from lamina.errors import BadInput
+from lamina.inspector import Inspector, Sessions
 from lamina.inspector.pages import Access, answer_request, show_across
 from lamina.inspector.request_views import show_request
 from lamina.inspector.session_figures import FiguresOfSessions
-from lamina.inspector.sessions import Sessions
-from lamina.inspector.views import Inspector, show_sessions
+from lamina.inspector.views import show_sessions
+from lamina.replay import ReplayOptions
 from lamina.replay.figures_folder import open_figures
-from lamina.replay.runs import ReplayOptions
 from lamina.replay.shards import replay_files
 from lamina.replay.traces import find_files
 from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session

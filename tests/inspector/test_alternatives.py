@@ -11,12 +11,12 @@ import pytest
 from lamina.cli.demo_session import SEED
 from lamina.cli.inspect import DemoSource
 from lamina.errors import BadInput
+from lamina.inspector import Inspector, Sessions
 from lamina.inspector.alternatives import show_alternative, show_choices
 from lamina.inspector.pages import Access, answer_request
-from lamina.inspector.sessions import Sessions
-from lamina.inspector.views import Inspector
+from lamina.replay import ReplayOptions
 from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
-from lamina.replay.runs import ReplayOptions, replay_trace
+from lamina.replay.runs import replay_trace
 from tests.inspector.recorded import make_reading_turns, open_inspector, write_session
 
 

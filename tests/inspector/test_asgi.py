@@ -15,8 +15,8 @@ import anyio
 import pytest
 
 from lamina.errors import BadInput
-from lamina.inspector.asgi import App, make_app
-from lamina.inspector.views import Inspector
+from lamina.inspector import Inspector, make_app
+from lamina.inspector.asgi import App
 from tests.inspector.recorded import open_inspector, write_session
 
 HOST = "127.0.0.1:8000"

@@ -17,16 +17,15 @@ from urllib.parse import quote
 import pytest
 
 from lamina.cli.inspect import DemoSource
-from lamina.core.explanation import Manifest, explain
+from lamina.core import Manifest
+from lamina.core.explanation import explain
 from lamina.core.values import Form
-from lamina.inspector import comparisons, request_views
+from lamina.inspector import Inspector, Sessions, comparisons, request_views
 from lamina.inspector.building import build_call
 from lamina.inspector.built_values import BuiltSession
 from lamina.inspector.one_file import write_page
 from lamina.inspector.segment_texts import join_texts
 from lamina.inspector.server import Server, make_server
-from lamina.inspector.sessions import Sessions
-from lamina.inspector.views import Inspector
 from lamina.inspector.visibility import find_visible
 from tests.browser.browser import Browser, Page, SystemBrowser
 from tests.browser.browser import browser as start_browser

@@ -17,11 +17,11 @@ from lamina.cli.inspect import DemoSource
 from lamina.conversations.record import Answered, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
-from lamina.dialects.usage import Usage
+from lamina.dialects import Usage
+from lamina.inspector import Inspector, Sessions
 from lamina.inspector.server import Server, make_server
-from lamina.inspector.sessions import Sessions
-from lamina.inspector.views import Inspector, show_session
-from lamina.stores.address import open_store
+from lamina.inspector.views import show_session
+from lamina.stores import open_store
 from tests.browser.browser import Browser, SystemBrowser, SystemPage
 from tests.browser.browser import browser as start_browser
 from tests.conversations.recorded_talk import WORKSPACE, StoreAsker

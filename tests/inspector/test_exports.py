@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.errors import BadInput
+from lamina.inspector import Inspector
 from lamina.inspector.exports import save_session
 from lamina.inspector.pages import Access, answer_request
 from lamina.inspector.redaction import Redaction
-from lamina.inspector.views import Inspector, show_session
+from lamina.inspector.views import show_session
 from tests.conversations.recorded_talk import WORKSPACE, StoreAsker, write_long_talk
 from tests.conversations.truth import open_inspector as open_store
 from tests.inspector.recorded import open_inspector, write_session

@@ -12,12 +12,12 @@ import anyio
 from lamina.conversations.record import Answered, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
-from lamina.dialects.usage import Usage
+from lamina.dialects import Usage
 from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary, StoredSession
 from lamina.inspector.sessions import join_sessions
 from lamina.replay.model_calls import RecordedConversation
 from lamina.replay.parquet import make_id
-from lamina.stores.address import open_store
+from lamina.stores import open_store
 from tests.cli.running import run
 from tests.inspector.recorded import write_agent_log
 

@@ -13,20 +13,19 @@ import pytest
 
 import lamina
 from lamina import Budget, Policy
-from lamina.conversations.erasing import delete_message
+from lamina.conversations import delete_message
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import WORKSPACE, ConversationState
 from lamina.core.tokens import BYTES4
 from lamina.errors import LaminaError
-from lamina.inspector import stored_sessions
+from lamina.inspector import Inspector, Sessions, stored_sessions
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sent_requests import SentRequests
-from lamina.inspector.sessions import Sessions
 from lamina.inspector.stored_sessions import StoredSessions
-from lamina.inspector.views import Inspector, show_session
-from lamina.stores.address import open_store
+from lamina.inspector.views import show_session
+from lamina.stores import open_store
 from lamina.wrapped import last_fitted
 
 STORY = "Part {} of the story. " * 40

@@ -16,16 +16,13 @@ import pytest
 from lamina.conversations.record import Answered, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
-from lamina.dialects.usage import Usage
-from lamina.inspector import search, stored_sessions
+from lamina.dialects import Usage
+from lamina.inspector import Inspector, Sessions, search, stored_sessions
 from lamina.inspector.progress import ReaderGone, watch_reader
 from lamina.inspector.search import SearchFilters, search_places
-from lamina.inspector.sessions import Sessions
 from lamina.inspector.stored_sessions import AskStore, StoredSessions
-from lamina.inspector.views import Inspector, show_session, show_sessions
-from lamina.stores.address import open_store
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Store
+from lamina.inspector.views import show_session, show_sessions
+from lamina.stores import MemoryStore, Store, open_store
 
 TALKS = 6
 _Value = TypeVar("_Value")

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from lamina.inspector import Inspector
 from lamina.inspector.alternatives import show_alternative
 from lamina.inspector.pages import show_across
 from lamina.inspector.server import Server, make_server
-from lamina.inspector.views import Inspector
 from tests.browser.browser import Browser, SystemBrowser, SystemPage
 from tests.browser.browser import browser as start_browser
 from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session

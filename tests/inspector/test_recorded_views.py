@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from lamina.conversations.record import Answered, ConversationRecord, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState
-from lamina.dialects import DIALECTS
-from lamina.dialects.usage import Usage
+from lamina.dialects import DIALECTS, Usage
+from lamina.inspector import Inspector, Sessions
 from lamina.inspector.body_views import find_diagnosis, outline_request, show_body, show_raw_answer
 from lamina.inspector.comparisons import compare_requests, compare_words
 from lamina.inspector.request_views import show_request
@@ -25,9 +25,8 @@ from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sent_history import number_turns
 from lamina.inspector.sent_sessions import Continuations, count_common_turns
 from lamina.inspector.session_figures import measure_session
-from lamina.inspector.sessions import Sessions
 from lamina.inspector.stored_sessions import make_session
-from lamina.inspector.views import Inspector, show_session
+from lamina.inspector.views import show_session
 from lamina.replay.across import summarise_across
 from tests.conversations.recorded_talk import MODELS, WORKSPACE, RecordedTalk, StoreAsker, write_long_talk
 from tests.conversations.truth import open_inspector

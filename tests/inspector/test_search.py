@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from lamina.errors import BadInput
+from lamina.inspector import Inspector
 from lamina.inspector.request_views import show_request
 from lamina.inspector.search import read_filters, search_places
 from lamina.inspector.segment_views import show_segment
-from lamina.inspector.views import Inspector
 from tests.conversations.recorded_talk import WORKSPACE, StoreAsker, write_long_talk
 from tests.conversations.truth import open_inspector as open_recorded
 from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from lamina.errors import BadInput
-from lamina.inspector import page_cookies
+from lamina.inspector import Inspector, page_cookies
 from lamina.inspector.one_file import write_page
 from lamina.inspector.pages import LINE_ITEMS, encode_lines
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.server import Server, make_server
-from lamina.inspector.views import Inspector
 from tests.inspector.recorded import open_inspector, write_session
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e\u200b"

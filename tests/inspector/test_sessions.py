@@ -11,9 +11,7 @@ from typing import Any
 import anyio
 
 from lamina.cli.stored_sessions import LogSource
-from lamina.inspector import request_views, segment_views, views
-from lamina.inspector.sessions import Sessions
-from lamina.inspector.views import Inspector
+from lamina.inspector import Inspector, Sessions, request_views, segment_views, views
 from lamina.sessions import Session
 from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session
 

@@ -9,13 +9,14 @@ import pytest
 
 from lamina.core.explanation import explain
 from lamina.inspector import (
+    Inspector,
     request_views,
     views,
 )
 from lamina.inspector.building import build_call
 from lamina.inspector.built_values import turn_of
-from lamina.inspector.views import Inspector
-from lamina.replay.runs import ReplayOptions, replay_trace
+from lamina.replay import ReplayOptions
+from lamina.replay.runs import replay_trace
 from tests.inspector.recorded import open_inspector, write_session
 
 CALL = {"id": "x1", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}

@@ -29,7 +29,7 @@ from lamina.mcp.library import open_library
 from lamina.mcp.tools import make_server
 from lamina.segments import file
 from lamina.sessions import Session
-from lamina.stores.address import open_store
+from lamina.stores import open_store
 from tests.cli.running import run
 from tests.gateway.growing import messages_request, output
 from tests.gateway.running import open_client, run_gateway, settings_for

@@ -7,7 +7,7 @@ import pytest
 
 from lamina.errors import NotFound
 from lamina.mcp.library import open_library
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.conversations.recorded import ANSWER, PROMPT, RESULT, record_talk
 
 TALK = "claude-code-5f0c1b7a"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from lamina.conversations.lost_caches import LostCache
-from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, UnreadableLine
+from lamina.replay import ReplayAccount, ReplayOutcome, UnreadableLine
+from lamina.replay.values import Reported
 
 HOSTILE = '<script>alert("x")</script>&amp;\'"><img src=x onerror=alert(1)>'
 POLICIES = ("none", "drop_oldest", "sliding", "lamina")

@@ -8,11 +8,10 @@ from typing import Any
 import msgspec
 
 from lamina.caches import CacheRules, all_rules
-from lamina.core.tokens import Counter
+from lamina.core import Counter
+from lamina.replay import PolicyRequest, RecordedUsage, ReplayPolicy, Setting, Trace
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
-from lamina.replay.policies.port import PolicyRequest, ReplayPolicy, Setting
-from lamina.replay.values import RecordedUsage, Trace
 
 Json = dict[str, Any]
 

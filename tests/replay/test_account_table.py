@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from lamina.conversations.lost_caches import LostCache
+from lamina.replay import ReplayAccount, ReplayOutcome, UnreadableLine, account_json, account_text
 from lamina.replay.account_columns import (
     POLICY_COLUMNS,
     format_money,
@@ -14,9 +15,8 @@ from lamina.replay.account_columns import (
     useful_columns,
 )
 from lamina.replay.account_sums import list_losses, sum_losses, sum_outcomes
-from lamina.replay.account_table import account_json, account_text
 from lamina.replay.headline import group_sessions
-from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, UnreadableLine
+from lamina.replay.values import Reported
 from tests.replay.accounts import HOSTILE, POLICIES, account
 
 

@@ -5,9 +5,10 @@ import pytest
 
 from lamina.caches.prices import WorkingCost
 from lamina.conversations.lost_caches import LostCache
+from lamina.replay import ReplayOutcome
 from lamina.replay.across import SessionFigures, summarise_across
 from lamina.replay.runs import TraceReplay
-from lamina.replay.values import ReplayOutcome, Reported
+from lamina.replay.values import Reported
 
 DAY = 86_400.0
 

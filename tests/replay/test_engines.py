@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from lamina.errors import BadInput
+from lamina.replay import replay
 from lamina.replay.engines import Engine, open_engine, run_in_order
-from lamina.replay.runs import replay
 from tests.replay.doomed import double_unless_doomed
 from tests.replay.talks import session, trace
 

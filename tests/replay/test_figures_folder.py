@@ -10,10 +10,10 @@ import pytest
 from pyarrow import parquet  # type: ignore[import-untyped]
 
 from lamina.errors import BadInput
-from lamina.replay import figures_folder
+from lamina.replay import ReplayOptions, figures_folder
 from lamina.replay.figures_folder import is_figures_folder, open_figures, read_figures
 from lamina.replay.parquet import make_id
-from lamina.replay.runs import ReplayOptions, TraceReplay, replay_trace
+from lamina.replay.runs import TraceReplay, replay_trace
 from lamina.replay.shards import FileReplay, replay_files
 from lamina.replay.traces import find_files
 from tests.replay.recorded import chat_log, claude_code, session, written

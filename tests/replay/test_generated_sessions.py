@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lamina.core import Thinking, ToolCall, ToolResult, text_of
 from lamina.core.build import build
 from lamina.core.hashing import digest
 from lamina.core.memo import BuildMemo
-from lamina.core.values import Budget, Ledger, Role, Segment, Thinking, ToolCall, ToolResult
-from lamina.core.wording import text_of
-from lamina.replay.generated_sessions import generate_session, split_calls
+from lamina.core.values import Budget, Ledger, Role, Segment
+from lamina.replay import generate_session, split_calls
 
 Log = tuple[Segment, ...]
 SEEDS = range(1, 6)

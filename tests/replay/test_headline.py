@@ -7,11 +7,12 @@ import pytest
 
 from lamina.conversations.lost_caches import LostCache
 from lamina.fitting.recalls import RECALL
+from lamina.replay import RecordedUsage, ReplayAccount, ReplayOutcome, Trace, replay, sum_recorded_usage
 from lamina.replay.account_table import headline_lines
 from lamina.replay.headline import compare_sessions, summarise
-from lamina.replay.recorded_usage import ran_under_lamina, sum_recorded_usage
-from lamina.replay.runs import TraceReplay, make_account, replay
-from lamina.replay.values import RecordedUsage, ReplayAccount, ReplayOutcome, Reported, Trace
+from lamina.replay.recorded_usage import ran_under_lamina
+from lamina.replay.runs import TraceReplay, make_account
+from lamina.replay.values import Reported
 from tests.replay.talks import session, trace
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.tokens import Counter
+from lamina.core import Counter
 from lamina.dialects import DIALECTS
 from lamina.replay.message_sizes import MessageSizes
 from tests.replay.talks import WORDS, Json, result, says, session, user

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from lamina.replay import RecordedUsage, Trace
 from lamina.replay.model_calls import answer_text, message_text, read_conversation
-from lamina.replay.values import RecordedUsage, Trace
 from tests.replay.talks import Json, result, says, session, system, talk, user
 
 

@@ -6,10 +6,9 @@ import msgspec
 import pytest
 
 from lamina.caches import all_rules
+from lamina.replay import RecordedUsage, ReplayOutcome, ReplayPolicy
 from lamina.replay.outcomes import evaluate_walk
 from lamina.replay.policies import find_policy
-from lamina.replay.policies.port import ReplayPolicy
-from lamina.replay.values import RecordedUsage, ReplayOutcome
 from lamina.replay.walk import NeededTerms, walk
 from tests.replay.talks import Json, says, scripted, setting, system, talk, user
 

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from bench.clearing import KEPT_BY_PROVIDER
 from lamina.errors import BadInput
+from lamina.replay import ReplayPolicy
 from lamina.replay.model_calls import RecordedConversation
 from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.policies.plain import DropOldest, pinned_positions
-from lamina.replay.policies.port import ReplayPolicy, group_messages
+from lamina.replay.policies.port import group_messages
 from lamina.replay.walk import NeededTerms, WalkStep, walk
 from tests.examples import up_to
 from tests.replay.talks import Json, result, says, session, setting, system, talk, user

@@ -13,13 +13,11 @@ from lamina.cli.tail import _Printer
 from lamina.conversations.costs import sum_calls_cost
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import read_record
-from lamina.gateway.account import GatewayAccount
+from lamina.gateway import GatewayAccount
 from lamina.inspector import views
-from lamina.replay.recorded_usage import sum_recorded_usage
-from lamina.replay.runs import replay
+from lamina.replay import Trace, UnreadableLine, replay, sum_recorded_usage
 from lamina.replay.traces.recorded_conversations import make_trace, read_recorded
-from lamina.replay.values import Trace, UnreadableLine
-from lamina.stores.port import Store
+from lamina.stores import Store
 from tests.cli.running import run
 from tests.conversations.recorded_talk import (
     WORKSPACE,

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from lamina.models.facts import model
-from lamina.replay.recorded_usage import sum_recorded_usage
-from lamina.replay.values import RecordedUsage, Trace
+from lamina.models import model
+from lamina.replay import RecordedUsage, Trace, sum_recorded_usage
 
 
 def trace(*used: RecordedUsage, compacted: tuple[int, ...] = (), **fields: Any) -> Trace:

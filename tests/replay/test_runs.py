@@ -5,11 +5,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from lamina.replay import (
+    ReplayAccount,
+    ReplayOptions,
+    ReplayOutcome,
+    ReplayPolicy,
+    Setting,
+    Trace,
+    UnreadableLine,
+    read_traces,
+    replay,
+)
 from lamina.replay.policies import find_policy
-from lamina.replay.policies.port import PolicyRun, ReplayPolicy, Setting
-from lamina.replay.runs import ReplayOptions, replay, replay_trace
-from lamina.replay.traces import read_traces
-from lamina.replay.values import ReplayAccount, ReplayOutcome, Trace, UnreadableLine
+from lamina.replay.policies.port import PolicyRun
+from lamina.replay.runs import replay_trace
 from tests.replay.recorded import written
 from tests.replay.talks import says, scripted, session, trace, user
 

@@ -10,11 +10,10 @@ import msgspec
 import pytest
 
 from bench.samples import recorded_session
-from lamina.caches.lifetimes import PausedRequest
+from lamina.caches import PausedRequest
 from lamina.caches.prices import price_working
-from lamina.replay.recorded_usage import sum_recorded_usage
+from lamina.replay import RecordedUsage, Trace, sum_recorded_usage
 from lamina.replay.savings import compare_settings
-from lamina.replay.values import RecordedUsage, Trace
 from tests.cli.running import run
 
 CLAUDE = "claude-opus-4-6"

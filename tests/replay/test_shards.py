@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from lamina.errors import BadInput
+from lamina.replay import ReplayOptions, Trace, read_traces
 from lamina.replay.engines import Engine, open_engine
-from lamina.replay.runs import ReplayOptions, TraceReplay
+from lamina.replay.runs import TraceReplay
 from lamina.replay.shards import FileReplay, replay_files
-from lamina.replay.traces import find_files, read_traces
+from lamina.replay.traces import find_files
 from lamina.replay.traces.json_fields import parse_moment
 from lamina.replay.traces.own_answers import WITHOUT_TIMES, SeenAnswers
-from lamina.replay.values import Trace
 from tests.replay.recorded import chat_log, claude_code, codex, line, piece, said, session, written
 
 OPTIONS = ReplayOptions(policies=("none", "lamina"), windows=(600,), count_as="gpt-5.4", fill_head=True)

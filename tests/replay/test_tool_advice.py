@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from lamina.caches import rates, rules_for
-from lamina.models.facts import model
+from lamina.models import model
+from lamina.replay import RecordedUsage, Trace, UnreadableLine
 from lamina.replay.tool_advice import QUERY_TOKENS, SEARCH_TOKENS, ToolAdvice, advise_tools
-from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
 
 
 def tool(name: str, *, words: int = 20) -> dict[str, Any]:

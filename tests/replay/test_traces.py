@@ -11,8 +11,8 @@ from lamina.cli.recording import make_recording
 from lamina.dialects import DIALECTS
 from lamina.formats.codec import encode
 from lamina.formats.markdown import MarkdownChat, write
+from lamina.replay import RecordedUsage, Trace
 from lamina.replay.model_calls import read_conversation
-from lamina.replay.values import RecordedUsage, Trace
 from tests.replay import recorded
 from tests.replay.recorded import chat, found, the_trace, written
 

@@ -17,13 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.errors import BadInput
-from lamina.replay import traces
-from lamina.replay.runs import ReplayOptions
+from lamina.replay import ReplayOptions, Trace, UnreadableLine, read_traces, traces
 from lamina.replay.shards import replay_files
-from lamina.replay.traces import find_files, lines, read_traces
+from lamina.replay.traces import find_files, lines
 from lamina.replay.traces.growing_requests import OPEN, GrowingConversations
 from lamina.replay.traces.requests import read_call
-from lamina.replay.values import Trace, UnreadableLine
 from tests.examples import up_to
 from tests.replay import recorded
 from tests.replay.recorded import dumped, found, session, the_trace, written

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lamina.errors import BadInput
-from lamina.replay.traces import find_files, read_traces
-from lamina.replay.values import Trace
+from lamina.replay import Trace, read_traces
+from lamina.replay.traces import find_files
 from tests.replay.recorded import written
 from tests.replay.talks import session
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina.replay.policies.port import PolicyRequest, ReplayPolicy, Setting
-from lamina.replay.values import RecordedUsage
+from lamina.replay import PolicyRequest, RecordedUsage, ReplayPolicy, Setting
 from lamina.replay.walk import NeededTerms, WalkStep, walk
 from tests.replay.talks import Json, result, says, scripted, setting, system, talk, user
 

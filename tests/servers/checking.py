@@ -18,8 +18,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote
 
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import Violation
+from lamina.dialects import DIALECTS, Violation
 from lamina.errors import BadInput
 from tests.servers.serving import serve_http
 from tests.wrapped.scripted_api import (

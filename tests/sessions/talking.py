@@ -11,12 +11,11 @@ from typing import Any, ParamSpec
 import anyio
 
 from lamina.core.values import Budget
-from lamina.dialects.port import PlainHead, Tool
-from lamina.fitting.policy import Policy
+from lamina.dialects import PlainHead, Tool
+from lamina.fitting import Policy
 from lamina.sessions import RuntimeOptions, Session, SetupOptions
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Once, Store, StoredHead, Where
+from lamina.stores import MemoryStore, Once, Store, StoredHead, Where
 from lamina.testing.conformance import MODELS
 
 P = ParamSpec("P")

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lamina.core.tokens import CHARS4
+from lamina.core import CHARS4, text_of
 from lamina.core.values import Segment
-from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.segments import excerpt
-from lamina.sessions import Session
+from lamina.sessions import Session, open_search
 from lamina.sessions import attachments as attaching
-from lamina.sessions.search import open_search
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.workspace.fetch import Answer
 from tests.sessions.talking import awaited, opened
 

@@ -13,7 +13,7 @@ from lamina.errors import BadInput
 from lamina.segments import file
 from lamina.sessions import Session as Async
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.sessions.talking import list_texts, opened
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from lamina.core import text_of
 from lamina.core.text.characters import fold_case
 from lamina.core.values import Budget, Form
-from lamina.core.wording import text_of
 from lamina.segments import file
 from lamina.sessions import Session
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.sessions.talking import awaited, opened
 
 BUDGET = Budget(window=20_000, reserve=0, trigger=0.3)

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
+from lamina.core import CHARS4, KINDS, Cut, ToolCall, ToolResult, text_of
 from lamina.core.build import build
-from lamina.core.kinds import KINDS
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Cut, Ledger, Segment, ToolCall, ToolResult
-from lamina.core.wording import text_of
+from lamina.core.values import Budget, Ledger, Segment
 from lamina.errors import BadInput
 from lamina.formats.markdown import Mention
 from lamina.segments import assistant, call, memory, note, persona, result, system, user
@@ -20,7 +18,7 @@ from lamina.sessions.answers import list_unanswered, make_results, order_results
 from lamina.sessions.stored_conversation import CutPlace, SessionState
 from lamina.sessions.turn_gathering import REPEATED_NOTE, _drop_repeated
 from lamina.sessions.turns import index_before_open_calls, list_open_calls, list_turn_starts
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.sessions.talking import awaited, list_texts, opened
 from tests.sessions.test_mentioned import imported, keys
 

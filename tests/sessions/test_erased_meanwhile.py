@@ -10,14 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lamina import BadInput, Budget, Policy
-from lamina.conversations.erasing import delete_message
+from lamina.conversations import delete_message
 from lamina.core import KINDS, Kind
 from lamina.core.values import Layer, Role
 from lamina.errors import Conflict, StoreError
 from lamina.segments import segment
 from lamina.sessions import Session
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Where
+from lamina.stores import MemoryStore, Where
 from tests.sessions.talking import awaited
 
 SMALL = Policy(budget=Budget(window=1_500), context_tools=True)

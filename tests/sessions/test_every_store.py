@@ -11,12 +11,10 @@ import pytest
 
 from lamina.core.hashing import canonical_json
 from lamina.core.values import Budget
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
 from lamina.segments import file
 from lamina.sessions import RuntimeOptions, Session
-from lamina.stores.address import open_store
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Store
+from lamina.stores import MemoryStore, Store, open_store
 from lamina.stores.sealed import Sealed, generate
 from tests.servers.postgres import shared
 

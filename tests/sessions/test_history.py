@@ -5,15 +5,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lamina.context.search.chunks import Chunk
+from lamina.context.search import Chunk
 from lamina.core.values import Budget, Form
 from lamina.errors import BadInput, Conflict, NotFound
 from lamina.segments import file, user
-from lamina.sessions import Session
-from lamina.sessions.search import open_search
+from lamina.sessions import Session, open_search
 from lamina.sessions.turns import list_dialogue
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Where
+from lamina.stores import MemoryStore, Where
 from tests.sessions.talking import answer, awaited, list_texts, opened, setup_of, wire
 
 

@@ -13,7 +13,7 @@ from lamina.errors import BadInput, BudgetExceeded
 from lamina.segments import note
 from lamina.sessions import LastN, Session
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.testing.conformance import MODELS
 from tests.sessions.talking import awaited, opened
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from lamina.core import text_of
 from lamina.core.values import Segment
-from lamina.core.wording import text_of
 from lamina.formats.markdown import MarkdownChat, Mention, read, write
 from lamina.segments import note, url
 from lamina.sessions import Mentioned, Session
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.sessions.talking import awaited, list_texts, opened, wire
 
 PAGE = """---

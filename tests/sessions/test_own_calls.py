@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.sessions.talking import awaited, opened
 
 

@@ -13,15 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina.core.layout import Layout
+from lamina.core import Layout
 from lamina.core.values import Budget
 from lamina.dialects import DIALECTS
 from lamina.errors import InvalidRequest
 from lamina.segments import file, memory, selected_text
 from lamina.sessions import Session
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Store
-from lamina.stores.sqlite import open_sqlite
+from lamina.stores import MemoryStore, Store, open_sqlite
 from tests.sessions.talking import answer, awaited, opened, setup_of, wire
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")

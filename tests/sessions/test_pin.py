@@ -6,7 +6,7 @@ from lamina.core.values import Budget, Form
 from lamina.errors import Conflict, NotFound
 from lamina.segments import file, summary
 from lamina.sessions import Session
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.sessions.talking import awaited, list_texts, opened
 
 SMALL = Budget(window=3_000, reserve=0, keep_last=1)

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from lamina.core import text_of
 from lamina.core.values import Budget, Form
-from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, NotFound
 from lamina.fitting.recalls import AROUND, MATCHES, PIECE
 from lamina.segments import file
 from lamina.sessions import RECALL, Session
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.testing.conformance import MODELS
 from tests.sessions.talking import HEAD, answer, awaited, opened, setup_of
 

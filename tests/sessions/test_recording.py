@@ -20,8 +20,7 @@ from lamina.conversations.store import (
 )
 from lamina.errors import BadInput
 from lamina.sessions.session import EMPTY_ANSWER
-from lamina.stores.address import open_store
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore, open_store
 from tests.sessions.talking import awaited, opened
 
 

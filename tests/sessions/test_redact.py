@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from lamina.core.values import Document, Raw, Segment, Text, Thinking, ToolCall
+from lamina.core import Document, Raw, Text, Thinking, ToolCall
+from lamina.core.values import Segment
 from lamina.dialects import DIALECTS
 from lamina.segments import assistant, call, document, file, result, segment, thinking, user
 from lamina.sessions.redaction import redact_segments
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Where
+from lamina.stores import MemoryStore, Where
 from tests.sessions.talking import answer, awaited, opened, setup_of
 
 SECRET = "hunter2"  # noqa: S105 - what must not be found

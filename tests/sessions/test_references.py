@@ -11,15 +11,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from lamina.core import cut, references
+from lamina.core import Layout, cut, references
 from lamina.core.entries import identify_attachment
 from lamina.core.history_window import LastN
-from lamina.core.layout import Layout
 from lamina.core.values import Budget, Segment
 from lamina.dialects.json_values import Json
 from lamina.segments import note
 from lamina.sessions import Session
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.sessions.talking import opened
 
 pytestmark = pytest.mark.hypothesis

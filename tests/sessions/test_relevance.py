@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from lamina.context.relevance import Relevance
-from lamina.core.laws import Case, audit
+from lamina.core import audit
+from lamina.core.laws import Case
 from lamina.core.values import Budget, Form, Segment
 from lamina.segments import assistant, call, file
 from lamina.sessions import Session
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.summaries import suggest_priorities
 from tests.sessions.talking import awaited, opened
 from tests.summaries.test_summary import Script

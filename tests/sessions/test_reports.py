@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lamina.core.layout import Layout
+from lamina.core import Layout, text_of
 from lamina.core.values import Budget, Layer
-from lamina.core.wording import text_of
-from lamina.dialects.port import PlainHead, Tool
+from lamina.dialects import PlainHead, Tool
 from lamina.formats.tagged_context import read_context
 from lamina.segments import memory, note
 from lamina.sessions import LastN, TurnReport
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Where
+from lamina.stores import MemoryStore, Where
 from lamina.summaries import compact
 from tests.sessions.talking import awaited, opened
 

@@ -10,7 +10,7 @@ import pytest
 from lamina.errors import BadInput, KeyNeeded, WrongKey
 from lamina.sessions import Session
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.stores.sealed import Key, Passphrase, generate, init_file
 from tests.sessions.talking import awaited, list_texts
 

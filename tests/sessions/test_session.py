@@ -11,18 +11,15 @@ import pytest
 import lamina
 from lamina import sessions
 from lamina.clients.ollama import ARGUMENTS
-from lamina.core.kinds import HIGH
-from lamina.core.values import Budget, Form, Image, Layer, Segment, Text, ToolCall, ToolResult
-from lamina.core.wording import text_of
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import PlainHead
+from lamina.core import HIGH, Image, Text, ToolCall, ToolResult, text_of
+from lamina.core.values import Budget, Form, Layer, Segment
+from lamina.dialects import DIALECTS, PlainHead
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.formats.codec import decode
 from lamina.segments import assistant, excerpt, file, memory, note, project, result, user
 from lamina.sessions import Persona, Session, Stored
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Where
+from lamina.stores import MemoryStore, Where
 from tests.sessions.talking import HEAD, SMALL, answer, awaited, list_texts, opened, setup_of
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lamina.errors import BadInput
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
 from lamina.sessions.setup import load_user_policy
 from lamina.settings import STORE, Settings, config_folder, data_folder, load_settings
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from lamina.core import Wording, text_of
 from lamina.core.values import Budget, Form
-from lamina.core.wording import TAGGED, Wording, text_of
-from lamina.dialects.port import PlainHead, Tool
+from lamina.core.wording import TAGGED
+from lamina.dialects import PlainHead, Tool
 from lamina.errors import BadInput
 from lamina.segments import note
 from lamina.sessions import Session
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from tests.sessions.talking import awaited, opened
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from lamina.core import text_of
 from lamina.core.values import Layer
-from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.segments import memory, project
 from lamina.sessions import LastN, Persona, Session
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.summaries import compact
 from tests.sessions.talking import awaited, opened
 

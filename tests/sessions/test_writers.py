@@ -16,8 +16,7 @@ from lamina.errors import BadInput, Conflict, Reused
 from lamina.formats.codec import encode
 from lamina.segments import excerpt, file, user
 from lamina.sessions import Session
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Where
+from lamina.stores import MemoryStore, Where
 from tests.sessions.talking import Flaky, answer, awaited, list_texts, opened, setup_of, wire
 
 A = Where("", "a")

@@ -10,10 +10,8 @@ from typing import Any
 
 import psycopg
 
+from lamina.stores import Once, Where, open_postgres, open_sqlite
 from lamina.stores.checksums import Checksums
-from lamina.stores.port import Once, Where
-from lamina.stores.postgres import open_postgres
-from lamina.stores.sqlite import open_sqlite
 from tests.servers.postgres import shared
 
 HERE, OTHER, THIRD = Where("w", "here"), Where("w", "other"), Where("x", "third")

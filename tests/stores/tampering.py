@@ -10,8 +10,7 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Where
+from lamina.stores import MemoryStore, Where
 
 Change = Callable[[MemoryStore], None]
 REGIONS = {

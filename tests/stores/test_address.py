@@ -9,7 +9,8 @@ import pytest
 
 from lamina.errors import BadInput, StoreError
 from lamina.settings import Settings
-from lamina.stores.address import open_default_store, open_store, resolve_key
+from lamina.stores import open_store
+from lamina.stores.address import open_default_store, resolve_key
 from lamina.stores.sealed import generate, init_file
 from tests.sessions.talking import awaited
 

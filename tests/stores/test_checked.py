@@ -15,13 +15,18 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from lamina.errors import BadInput
+from lamina.stores import (
+    FilesStore,
+    MemoryStore,
+    Once,
+    PostgresStore,
+    SqliteStore,
+    StoredHead,
+    Where,
+    open_sqlite,
+)
 from lamina.stores.checked import CheckedStore
-from lamina.stores.files import FilesStore
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Once, StoredHead, Where
-from lamina.stores.postgres import PostgresStore
 from lamina.stores.sealed import Sealed
-from lamina.stores.sqlite import SqliteStore, open_sqlite
 from tests.sessions.talking import awaited
 
 WHERE = Where("checked", "chat")

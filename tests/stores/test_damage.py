@@ -13,8 +13,7 @@ import pytest
 
 from lamina import errors
 from lamina.errors import StoreError
-from lamina.stores.port import ListedConversation, RecordPage, StoredHead
-from lamina.stores.postgres import open_postgres
+from lamina.stores import ListedConversation, RecordPage, StoredHead, open_postgres
 from lamina.testing._store_trial import expect_error
 from tests.servers.postgres import shared
 from tests.sessions.talking import awaited

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from lamina.errors import BadInput, Tampered
-from lamina.stores import Where
-from lamina.stores.address import open_store
+from lamina.stores import Where, open_store
 from lamina.stores.port import Measurable
+from lamina.stores.sealed import Cost, Passphrase, generate
 from lamina.stores.sealed.documents import Header, encode_document, new_header, parse_document
-from lamina.stores.sealed.keys import SCRYPT, Cost, Derivation, Passphrase, derive, generate
+from lamina.stores.sealed.keys import SCRYPT, Derivation, derive
 from lamina.stores.sqlite.store import can_write
 from tests.sessions.talking import awaited
 

@@ -6,10 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from lamina.stores.files import open_files
-from lamina.stores.port import Store
-from lamina.testing.cases import Conformance
-from lamina.testing.stores import store
+from lamina.stores import Store, open_files
+from lamina.testing import Conformance, store
 from tests.stores.files_disk import in_memory
 
 

@@ -13,9 +13,8 @@ import anyio
 import pytest
 
 from lamina.errors import Broken
-from lamina.stores.files import FilesStore, open_files
+from lamina.stores import FilesStore, Once, RecordPage, StoredHead, Where, open_files
 from lamina.stores.files.disk import is_record_file
-from lamina.stores.port import Once, RecordPage, StoredHead, Where
 from tests.stores.files_disk import Died, at_call, in_memory
 from tests.torture import shim
 from tests.torture.children import Say, failure

@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from lamina.errors import BadInput, Damaged, StoreError, Tampered
 from lamina.formats.codec import encode
 from lamina.segments import assistant, result, system, user
+from lamina.stores import ListedConversation, Once, RecordPage, StoredHead, Where, open_files
 from lamina.stores.checksums import file_sum
-from lamina.stores.files import open_files
 from lamina.stores.files.disk import decode_body, encode_body, is_record_file, once_name, record_file_name
 from lamina.stores.files.store import LONGEST, folder_name, name_of
-from lamina.stores.port import ListedConversation, Once, RecordPage, StoredHead, Where
 
 WHERE = Where("team", "chat")
 AT = datetime(2025, 8, 24, 16, 36, 25, 123999, tzinfo=UTC)

@@ -5,10 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Store
-from lamina.testing.cases import Conformance
-from lamina.testing.stores import store
+from lamina.stores import MemoryStore, Store
+from lamina.testing import Conformance, store
 
 
 @asynccontextmanager

@@ -10,9 +10,8 @@ import anyio
 import pytest
 
 from lamina.errors import BadInput, Conflict, Damaged, StoreError
-from lamina.stores.memory import MemoryStore
+from lamina.stores import ListedConversation, MemoryStore, Record, RecordPage, Store, StoredHead, Where
 from lamina.stores.paging import TRIES, attempts, every_conversation, every_record
-from lamina.stores.port import ListedConversation, Record, RecordPage, Store, StoredHead, Where
 from lamina.stores.sealed import (
     Sealed,
     add_key,
@@ -27,7 +26,7 @@ from lamina.stores.sealed import (
     shred,
     verify,
 )
-from lamina.testing.stores import store as promises
+from lamina.testing import store as promises
 from tests.sessions.talking import awaited
 
 HERE = Where("team", "alice")

@@ -9,10 +9,8 @@ import psycopg
 import pytest
 
 from lamina.errors import Conflict
-from lamina.stores.port import Store, Where
-from lamina.stores.postgres import open_postgres
-from lamina.testing.cases import Conformance
-from lamina.testing.stores import store
+from lamina.stores import Store, Where, open_postgres
+from lamina.testing import Conformance, store
 from tests.servers.postgres import shared
 from tests.sessions.talking import awaited
 

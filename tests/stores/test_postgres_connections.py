@@ -16,8 +16,8 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from lamina.errors import BadInput, Broken, Conflict, StoreError
-from lamina.stores.port import Once, StoredHead, Where
-from lamina.stores.postgres import ConnectionLimits, PostgresStore, connections, open_postgres
+from lamina.stores import ConnectionLimits, Once, PostgresStore, StoredHead, Where, open_postgres
+from lamina.stores.postgres import connections
 from lamina.stores.postgres.store import VERSION
 from tests.servers.postgres import shared
 from tests.sessions.talking import awaited

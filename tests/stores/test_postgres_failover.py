@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from lamina.errors import StoreError
-from lamina.stores.port import Once, Where
-from lamina.stores.postgres import open_postgres
+from lamina.stores import Once, Where, open_postgres
 from tests.servers.postgres import postgres
 from tests.servers.standby import promote, run_standby, url_of_both
 

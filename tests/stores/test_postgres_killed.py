@@ -16,9 +16,8 @@ import pytest
 from anyio import to_thread
 
 from lamina.errors import Broken
-from lamina.stores.port import Once, RecordPage, Where
-from lamina.stores.postgres import PostgresStore
-from lamina.stores.postgres.connections import ConnectionLimits, ConnectionPool
+from lamina.stores import ConnectionLimits, Once, PostgresStore, RecordPage, Where
+from lamina.stores.postgres.connections import ConnectionPool
 from tests.servers.postgres import Server, postgres
 from tests.sessions.talking import awaited
 

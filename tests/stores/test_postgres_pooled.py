@@ -9,8 +9,7 @@ import psycopg
 import pytest
 
 from lamina.errors import Conflict
-from lamina.stores.port import Once, Where
-from lamina.stores.postgres.store import PostgresStore, open_postgres
+from lamina.stores import Once, PostgresStore, Where, open_postgres
 from tests.servers.pgbouncer import find_pgbouncer, pgbouncer
 from tests.servers.postgres import shared
 

@@ -19,11 +19,18 @@ import anyio
 import pytest
 
 from lamina.errors import Broken, Damaged, KeyNeeded, StoreError
-from lamina.stores.files import open_files
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import ListedConversation, RecordPage, Store, StoredHead, Where
+from lamina.stores import (
+    ListedConversation,
+    MemoryStore,
+    RecordPage,
+    SqliteStore,
+    Store,
+    StoredHead,
+    Where,
+    open_files,
+    open_sqlite,
+)
 from lamina.stores.sealed import Sealed, generate
-from lamina.stores.sqlite import SqliteStore, open_sqlite
 from lamina.stores.sqlite.drivers import Driver
 from lamina.testing._store_trial import expect_error
 from tests.torture.children import failure, forked

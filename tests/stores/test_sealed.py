@@ -12,19 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lamina.context.search.chunks import Chunk
+from lamina.context.search import Chunk
 from lamina.errors import BadInput, Conflict, Reused, StoreError, WrongKey
-from lamina.sessions.search import open_search
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import ListedConversation, Once, Store, StoredHead, Where, Within
+from lamina.sessions import open_search
+from lamina.stores import ListedConversation, MemoryStore, Once, Store, StoredHead, Where, open_sqlite
+from lamina.stores.port import Within
 from lamina.stores.sealed import Sealed, add_key, generate, make_primary, retire, rewrap, verify
 from lamina.stores.sealed.cipher import NotSealedHere
 from lamina.stores.sealed.documents import new_data_key, unwrap
 from lamina.stores.sealed.records import SealedPlace
-from lamina.stores.sqlite import open_sqlite
+from lamina.testing import Conformance, store
 from lamina.testing._store_names import NAMES
-from lamina.testing.cases import Conformance
-from lamina.testing.stores import store
 from tests.sessions.talking import awaited
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")

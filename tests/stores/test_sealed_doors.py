@@ -19,14 +19,19 @@ from lamina.context.memory import Memory
 from lamina.errors import KeyNeeded, WrongKey
 from lamina.sessions import Session
 from lamina.settings import Settings
-from lamina.stores.address import check_plain, open_default_store, open_store
-from lamina.stores.files import open_files
-from lamina.stores.memory import MemoryStore
-from lamina.stores.paging import copy_conversations
-from lamina.stores.port import Store, Where, Within
-from lamina.stores.postgres import open_postgres
+from lamina.stores import (
+    MemoryStore,
+    Store,
+    Where,
+    copy_conversations,
+    open_files,
+    open_postgres,
+    open_sqlite,
+    open_store,
+)
+from lamina.stores.address import check_plain, open_default_store
+from lamina.stores.port import Within
 from lamina.stores.sealed import Sealed, generate
-from lamina.stores.sqlite import open_sqlite
 from tests.servers.postgres import shared
 from tests.sessions.talking import awaited
 

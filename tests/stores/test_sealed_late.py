@@ -8,8 +8,7 @@ import anyio
 import pytest
 
 from lamina.errors import Conflict, WrongKey
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import RecordPage, StoredHead, Where
+from lamina.stores import MemoryStore, RecordPage, StoredHead, Where
 from lamina.stores.sealed import (
     Cost,
     Sealed,

@@ -7,8 +7,7 @@ import anyio
 import pytest
 
 from lamina.errors import BadInput, Conflict, StoreError, WrongKey
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Once, RecordPage, Store, StoredHead, Where
+from lamina.stores import MemoryStore, Once, RecordPage, Store, StoredHead, Where, open_sqlite
 from lamina.stores.sealed import (
     Cost,
     Passphrase,
@@ -23,7 +22,6 @@ from lamina.stores.sealed import (
     shred,
     verify,
 )
-from lamina.stores.sqlite import open_sqlite
 from tests.sessions.talking import awaited
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")

@@ -13,10 +13,9 @@ import anyio
 import pytest
 
 from lamina.errors import Damaged, StoreError, Tampered, WrongKey
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import HEADER, Once, Record, RecordPage, StoredHead, Where, Within
+from lamina.stores import MemoryStore, Once, Record, RecordPage, StoredHead, Where, open_sqlite
+from lamina.stores.port import HEADER, Within
 from lamina.stores.sealed import Sealed, anchor, finish, generate, rekey, verify
-from lamina.stores.sqlite import open_sqlite
 from tests.sessions.talking import awaited
 from tests.stores.tampering import Mutation, bodies, copied, of_document, of_records, put, set_back
 

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lamina.stores.port import Store
-from lamina.stores.sqlite import open_sqlite
+from lamina.stores import Store, open_sqlite
 from lamina.stores.sqlite.drivers import Driver
-from lamina.testing.cases import Conformance
-from lamina.testing.stores import store
+from lamina.testing import Conformance, store
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
 

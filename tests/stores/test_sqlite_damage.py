@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.errors import Damaged, LaminaError, StoreError
+from lamina.stores import ListedConversation, Where, open_sqlite
 from lamina.stores.checked import NewGroup
-from lamina.stores.port import ListedConversation, Where
-from lamina.stores.sqlite import open_sqlite, tables
+from lamina.stores.sqlite import tables
 from lamina.stores.sqlite.schema import make_tables
 from lamina.testing._store_trial import expect_error
 from tests.sessions.talking import awaited

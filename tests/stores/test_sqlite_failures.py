@@ -20,9 +20,9 @@ import anyio.lowlevel
 import pytest
 
 from lamina.errors import Broken, StoreError
+from lamina.stores import Once, RecordPage, SqliteStore, StoredHead, Where, open_sqlite
 from lamina.stores.checked import NewGroup
-from lamina.stores.port import Once, RecordPage, StoredHead, Where
-from lamina.stores.sqlite import SqliteStore, connections, open_sqlite, tables, writer
+from lamina.stores.sqlite import connections, tables, writer
 from lamina.stores.sqlite.connections import SqliteConnection, SqliteFailure, connect
 from lamina.testing._store_trial import expect_error
 from tests.sessions.talking import awaited

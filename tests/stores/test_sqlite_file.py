@@ -14,17 +14,8 @@ import anyio
 import pytest
 
 from lamina.errors import BadInput, StoreError
-from lamina.stores.port import Once, StoredHead, Where
-from lamina.stores.sqlite import (
-    SqliteStore,
-    WalResetRisk,
-    connections,
-    drivers,
-    open_sqlite,
-    schema,
-    tables,
-    writer,
-)
+from lamina.stores import Once, SqliteStore, StoredHead, WalResetRisk, Where, open_sqlite
+from lamina.stores.sqlite import connections, drivers, schema, tables, writer
 from lamina.stores.sqlite.connections import SqliteConnection, SqliteFailure, connect
 from lamina.stores.sqlite.drivers import LOCK_SUFFIX, Driver, ProcessLock, warn_if_unsafe
 from lamina.stores.sqlite.schema import APPLICATION, VERSION, make_tables

@@ -14,8 +14,7 @@ import anyio
 import pytest
 
 from lamina.errors import BadInput
-from lamina.stores.address import open_store
-from lamina.stores.port import Store
+from lamina.stores import Store, open_store
 from lamina.stores.store_thread import StoreThread
 
 FORKED = """

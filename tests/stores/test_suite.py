@@ -12,10 +12,11 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from lamina.errors import BadInput, LaminaError
+from lamina.stores import ListedConversation, MemoryStore, Once, RecordPage, Store, StoredHead, Where
 from lamina.stores.checks import check_no_plain, is_sealed_name
-from lamina.stores.memory import MemoryStore, _Conversation
-from lamina.stores.port import HEADER, ListedConversation, Once, OwnName, RecordPage, Store, StoredHead, Where
-from lamina.testing.stores import store
+from lamina.stores.memory import _Conversation
+from lamina.stores.port import HEADER, OwnName
+from lamina.testing import store
 
 
 class NoCompareAndSwap(MemoryStore):

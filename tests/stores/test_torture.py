@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from lamina.errors import BadInput
-from lamina.stores.files import open_files
-from lamina.stores.port import Store
-from lamina.testing.cases import Conformance
+from lamina.stores import Store, open_files
+from lamina.testing import Conformance
 from tests.torture import Effort, Place, Trial, place_at, suite, trials
 
 SHORT = Effort(

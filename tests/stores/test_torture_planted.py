@@ -16,12 +16,11 @@ import anyio
 import pytest
 
 from lamina.errors import LaminaError, Tampered
+from lamina.stores import Record, RecordPage, Store, StoredHead, Where, open_files, open_sqlite
 from lamina.stores import checksums as checks
 from lamina.stores.files import disk as files_disk
-from lamina.stores.files import open_files
-from lamina.stores.port import Record, RecordPage, Store, StoredHead, Where
 from lamina.stores.sealed import Sealed
-from lamina.stores.sqlite import connections, open_sqlite
+from lamina.stores.sqlite import connections
 from lamina.stores.sqlite import writer as sqlite_writer
 from tests.torture import shim, strace
 from tests.torture.backup import backups

@@ -9,9 +9,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from lamina.core.tokens import CHARS4
+from lamina.core import CHARS4, text_of
 from lamina.core.values import Budget, Segment
-from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.segments import assistant, system, user
 from lamina.summaries import Bounds, Question, SummaryOutcome, Terms

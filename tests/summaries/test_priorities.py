@@ -8,10 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
+from lamina.core import CHARS4, text_of
 from lamina.core.build import build
-from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Segment
-from lamina.core.wording import text_of
 from lamina.formats.codec import decode, encode
 from lamina.segments import assistant, file, user
 from lamina.summaries import Prioritised, suggest_priorities

@@ -8,11 +8,11 @@ from urllib.request import Request, urlopen
 
 from anyio import to_thread
 
+from lamina.core import text_of
 from lamina.core.values import Budget, Form
-from lamina.core.wording import text_of
-from lamina.dialects.openai_chat.render import render
+from lamina.dialects.openai_chat import render
 from lamina.segments import note
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.summaries import Bounds, Condense, Question, compact
 from lamina.testing.model_server import COUNTER, MODEL, ModelServer, run_model_server
 from tests.sessions.talking import awaited, opened

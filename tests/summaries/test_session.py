@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from lamina.core import text_of
 from lamina.core.values import Budget, Form, Ledger, Segment
-from lamina.core.wording import text_of
 from lamina.segments import assistant, user
 from lamina.sessions import Session
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.summaries import Terms, compact, cover_if_due
 from tests.sessions.talking import awaited, opened
 from tests.summaries.test_summary import GOOD, Script, talk

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given as given_
 from hypothesis import strategies as st
 
+from lamina.core import CHARS4, text_of
 from lamina.core.build import build, plan_cut
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
 from lamina.core.options import Options
 from lamina.core.recall import recall
-from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Ledger, Role, Segment
-from lamina.core.wording import TAGGED, has_balanced_tags, text_of
-from lamina.diagnose.differences import diff
+from lamina.core.wording import TAGGED, has_balanced_tags
+from lamina.diagnose import diff
 from lamina.segments import assistant, call, file, result, system, thinking, user
 from lamina.summaries import (
     Bounds,

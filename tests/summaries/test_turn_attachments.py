@@ -9,16 +9,15 @@ import anyio
 import msgspec
 import pytest
 
+from lamina.core import CHARS4, audit, text_of
 from lamina.core.build import build
-from lamina.core.laws import Case, audit
+from lamina.core.laws import Case
 from lamina.core.recall import recall
-from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Segment
-from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.segments import assistant, clock, file, note, selected_text, system, user
 from lamina.sessions import Session
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.summaries import (
     Bounds,
     Condense,

@@ -7,7 +7,7 @@ import pytest
 
 from lamina import telemetry
 from lamina.core.values import Budget
-from lamina.wrapped.client import wrap
+from lamina.wrapped import wrap
 
 USAGE = {"prompt_tokens": 90, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 40}}
 

@@ -11,7 +11,7 @@ import pytest
 
 from lamina.adapters.bridge import ContextFitter
 from lamina.core.values import Budget
-from lamina.testing.cases import Conformance
+from lamina.testing import Conformance
 from lamina.testing.context import ContextSizes, ManagedContext, Message, context_manager
 
 HANDLE = re.compile(r"recall(?:\(\"|=\")([a-z0-9-]+)")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from lamina.testing.cases import Conformance
+from lamina.testing import Conformance
 from tests.torture.backup import Backup
 from tests.torture.outcome import Outcome
 from tests.torture.places import Place, place_at

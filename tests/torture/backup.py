@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from lamina.stores.port import Store
+from lamina.stores import Store
 from tests.torture.children import Say, failure, forked
 from tests.torture.outcome import Outcome, Tally
 from tests.torture.telling import Telling

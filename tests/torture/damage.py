@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from lamina.errors import LaminaError
-from lamina.stores.port import ListedConversation, Once, Record, RecordPage, Store, StoredHead, Where
+from lamina.stores import ListedConversation, Once, Record, RecordPage, Store, StoredHead, Where
 from tests.torture.outcome import Outcome, Tally
 from tests.torture.telling import OpenStore
 

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from lamina.errors import StoreError
-from lamina.stores.port import Once, RecordPage, Store, Where
+from lamina.stores import Once, RecordPage, Store, Where
 from lamina.stores.sealed import Sealed, generate, shred
 from tests.torture.children import Say, failure, forked
 from tests.torture.outcome import Outcome, Tally

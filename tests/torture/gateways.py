@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from lamina.dialects import recognise
-from lamina.fitting.request import translate
+from lamina.fitting import translate
 from tests.gateway.growing import chat_request, output
 from tests.gateway.running import open_client
 from tests.servers.ports import free_port

@@ -27,10 +27,7 @@ from typing import Literal
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.stores.files import open_files
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Store
-from lamina.stores.sqlite import SqliteStore, WalResetRisk, open_sqlite
+from lamina.stores import MemoryStore, SqliteStore, Store, WalResetRisk, open_files, open_sqlite
 from tests.servers.postgres import Server, postgres
 from tests.torture.backup import Backup
 from tests.torture.telling import OpenStore

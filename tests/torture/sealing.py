@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from lamina.stores.port import Store
+from lamina.stores import Store
 from lamina.stores.sealed import Key, Sealed
 from tests.torture.telling import OpenStore
 

@@ -23,7 +23,7 @@ from lamina.core.values import Budget, Ledger, RequestHead, Segment
 from lamina.dialects import DIALECTS
 from lamina.formats.codec import decode, encode
 from lamina.segments import assistant, call, file, result, system, user
-from lamina.stores.port import Once, RecordPage
+from lamina.stores import Once, RecordPage
 
 LENGTH = 48
 """Chapters of one conversation: enough for several cuts, few enough to build in a moment."""

@@ -22,7 +22,7 @@ import anyio
 from msgspec.structs import replace
 
 from lamina.errors import LaminaError, WrongKey
-from lamina.stores.port import Record, RecordPage, Store, StoredHead, Where
+from lamina.stores import Record, RecordPage, Store, StoredHead, Where
 from lamina.stores.sealed import Key, generate
 from tests.torture.outcome import Outcome, Tally
 from tests.torture.sealing import Between, sealing

@@ -14,7 +14,7 @@ from typing import Protocol
 import anyio
 
 from lamina.errors import Reused
-from lamina.stores.port import Once, Store, StoredHead, Where
+from lamina.stores import Once, Store, StoredHead, Where
 from tests.torture.story import Chapter, Story
 
 OpenStore = Callable[[str], AbstractAsyncContextManager[Store]]

@@ -20,7 +20,7 @@ import anyio
 import msgspec
 
 from lamina.errors import Conflict
-from lamina.stores.port import Once, RecordPage, Store, StoredHead, Where
+from lamina.stores import Once, RecordPage, Store, StoredHead, Where
 from lamina.testing._store_races import check_linear, make_turn
 from tests.torture.children import Say, failure, forked
 from tests.torture.outcome import Outcome, Tally

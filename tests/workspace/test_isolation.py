@@ -25,15 +25,13 @@ from lamina.context.gather import gather
 from lamina.context.persona import persona
 from lamina.context.project_files import ProjectFile, project_files
 from lamina.context.tools import answer, workspace_tools
-from lamina.core.tokens import CHARS4
-from lamina.core.values import ToolCall, ToolResult
-from lamina.core.wording import text_of
+from lamina.core import CHARS4, ToolCall, ToolResult, text_of
 from lamina.errors import BadInput
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
 from lamina.sessions import Session
 from lamina.settings import Settings
-from lamina.stores.memory import MemoryStore
-from lamina.workspace.workspace import Workspace
+from lamina.stores import MemoryStore
+from lamina.workspace import Workspace
 
 SECRET = "belongs to another workspace"  # noqa: S105 - what a test looks for
 

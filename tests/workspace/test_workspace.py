@@ -14,9 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lamina.errors import BadInput
-from lamina.workspace import open_folders, workspace
+from lamina.workspace import FolderItem, Workspace, open_folders, workspace
 from lamina.workspace.paths import fold
-from lamina.workspace.workspace import FolderItem, Workspace
 
 SECRET = b"belongs to another workspace"
 

@@ -15,8 +15,7 @@ import pytest
 
 import lamina
 from lamina import BadInput, Budget, Fitted, Form
-from lamina.core.tokens import Counter
-from lamina.core.wording import text_of
+from lamina.core import Counter, text_of
 from lamina.testing.model_server import ModelServer, run_model_server
 from tests.sessions.talking import awaited
 from tests.talking import SPEAKERS, Answer, Speaker, Wire, entered, listing, named, refusing

@@ -18,7 +18,7 @@ from lamina.conversations.recall_answers import NOTICE
 from lamina.conversations.recall_filter import UsageSum
 from lamina.core.tokens import BYTES4
 from lamina.dialects.usage import find_usage
-from lamina.fitting.policy import Policy
+from lamina.fitting import Policy
 from tests.sessions.talking import awaited
 from tests.talking import all_of, got
 from tests.wrapped.scripted_api import Call, Said, scripted_api

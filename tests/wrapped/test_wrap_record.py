@@ -14,7 +14,7 @@ from lamina import Policy
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import list_conversations, read_record
 from lamina.core.tokens import BYTES4
-from lamina.stores.address import open_store
+from lamina.stores import open_store
 from tests.wrapped.scripted_api import ScriptedApi, scripted_api
 from tests.wrapped.test_wrap_recall import (
     BUDGET,

@@ -18,7 +18,7 @@ import lamina
 from lamina import BadInput, Budget
 from lamina.cli import main
 from lamina.errors import KeyNeeded
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 from lamina.stores.sealed import generate
 from lamina.wrapped import conversation
 from tests.sessions.talking import awaited
