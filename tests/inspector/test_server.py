@@ -85,6 +85,7 @@ def test_every_view_has_a_json_twin(server: Server) -> None:
         ("/api/session/nosuch", 400),
         ("/api/request/nosuch/0", 400),
         (f"/api/request/nosuch/{'1' * 5000}", 400),
+        (f"/api/sessions?rows={'1' * 5000}", 400),
         ("/api/nosuch", 404),
         ("/static/nosuch.js", 404),
         ("/static/..%2f__init__.py", 404),

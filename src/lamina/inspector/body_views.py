@@ -81,12 +81,11 @@ def show_body(inspector: Inspector, session_id: str, number: int) -> Json:
     """
     built = inspector.built(session_id)
     request = inspector.builder.build_with_body(built, number).request
-    text = msgspec.json.encode(request)
+    text = read_body(built, number) or msgspec.json.encode(request)
     client_size = None
     sent = built.sent
     if sent is not None:
         call = sent.calls[number]
-        text = sent.record.sent_body(call) or text
         if call.came_pieces != call.sent_pieces:
             client_size = len(sent.record.came_body(call) or b"")
     return {
@@ -97,6 +96,13 @@ def show_body(inspector: Inspector, session_id: str, number: int) -> Json:
         "sections": list(outline_request(request)),
         "text": text.decode("utf-8", "replace"),
     }
+
+
+def read_body(built: BuiltSession, number: int) -> bytes | None:
+    """The bytes that left; None if lamina did not record them."""
+    if built.sent is None:
+        return None
+    return built.sent.record.sent_body(built.sent.calls[number])
 
 
 def outline_request(request: Mapping[str, Any]) -> Iterator[Json]:

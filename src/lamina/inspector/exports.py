@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.inspector.body_views import show_answer, show_raw_answer
+from lamina.inspector.body_views import read_body, show_answer, show_raw_answer
 from lamina.inspector.built_values import BuiltCall, BuiltSession, RequestSpan, read_span
 from lamina.inspector.one_file import Download, encode_json, write_page
 from lamina.inspector.progress import report_steps
@@ -98,6 +98,15 @@ class _SessionExport:
     def request(self, call: BuiltCall) -> Json:
         return self.inspector.builder.build_call(self.built, call.number).request
 
+    def request_text(self, call: BuiltCall) -> str:
+        """The body as it left, with its own spaces; written anew if it is redacted or was not recorded."""
+        text = None
+        if self.redaction is None:
+            text = read_body(self.built, call.number)
+        if text is None:
+            text = msgspec.json.encode(self.body(self.request(call)))
+        return text.decode("utf-8", "replace")
+
 
 def _write_html(export: _SessionExport) -> bytes:
     page = write_page(
@@ -148,7 +157,7 @@ def _write_har(export: _SessionExport) -> bytes:
 def _har_entry(export: _SessionExport, call: BuiltCall) -> Json:
     """One request in the words of HAR 1.2. Times that are not known are -1, as HAR has it."""
     endpoint = _find_endpoint(export.built)
-    text = msgspec.json.encode(export.body(export.request(call))).decode()
+    text = export.request_text(call)
     wait = -1
     if call.first:
         wait = round(call.first * _MILLISECONDS)

@@ -251,10 +251,8 @@ def encode_lines(value: dict[str, Any]) -> bytes:
 
 def _read_rows(query: Mapping[str, str]) -> int:
     """How many sessions the list shows: the page asks for more when somebody wants to see them."""
-    rows = query.get("rows", "")
-    if not rows.isascii() or not rows.isdigit():
-        return FIRST_ROWS
-    return int(rows)
+    rows = read_whole(query, "rows", hint="give the number of sessions to list")
+    return FIRST_ROWS if rows is None else rows
 
 
 def _show_progress(inspector: Inspector, name: str) -> dict[str, Any]:
