@@ -110,7 +110,7 @@ torture: $(STAMP)  ## kill, starve and lie to a store, and count what it loses (
 	@$(PYTHON_IN_VENV) -m tools.torture $(ARGS)
 
 scale: $(SCALE_STAMP)  ## replays on every engine, and gateways over a database that fails (ARGS="--bytes 2GB": larger logs)
-	@$(VENV)-scale/bin/python -m pytest -q -n 0 tests/replay/test_engines.py tests/replay/test_shards.py tests/replay/test_figures_folder.py
+	@$(VENV)-scale/bin/python -m pytest -q -n 0 tests/replay/test_engines.py tests/replay/test_shards.py tests/replay/test_parquet.py
 	@$(VENV)-scale/bin/python bench/engines.py $(ARGS)
 	@$(VENV)-scale/bin/python -m tools.scale_postgres
 

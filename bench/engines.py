@@ -139,9 +139,9 @@ def _digest_results(account: Any, tables: Path) -> str:
     digest = hashlib.sha256(json.dumps(_drop_measured(account), sort_keys=True).encode())
     if tables.exists():
         parquet: Any = importlib.import_module("pyarrow.parquet")
-        for path in sorted(tables.glob("*/*/*.parquet")):
+        for path in sorted(tables.glob("*.parquet")):
             rows = _drop_measured(parquet.ParquetFile(path).read().to_pylist())
-            digest.update(json.dumps([str(path.relative_to(tables)), rows]).encode())
+            digest.update(json.dumps([path.name, rows]).encode())
     return digest.hexdigest()
 
 

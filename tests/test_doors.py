@@ -52,7 +52,6 @@ NOT_FROM_OUTSIDE = {
     "diagnose/text_changes.py:_encode_in_order": "bytes that lamina has just written from a value",
     "diagnose/compared.py:_read_text": "bytes that lamina has just written from a value it could walk",
     "sessions/search.py:_source_id": "the state of an index, which reading has decoded before",
-    "replay/figures_folder.py:_check_settings": "bytes that lamina has just written from its own settings",
     "workspace/fetch.py:resolve_host": "one line from a process of lamina's own",
     "formats/markdown/page.py": "one string, which has no depth",
     "testing/": "suites, which read what they wrote",

@@ -64,7 +64,7 @@ def interrupted_files(*_: object, count: Any, **__: object) -> Iterator[FileRepl
     options = ReplayOptions(policies=("none", "lamina"), windows=(600,), count_as="gpt-5.4")
     replay = replay_trace(trace(*session(1)), options)
     count(replay)
-    yield FileReplay(file=Path("a.jsonl"), size=1, replays=(replay,))
+    yield FileReplay(file=Path("a.jsonl"), replays=(replay,))
     raise KeyboardInterrupt
 
 

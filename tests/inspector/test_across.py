@@ -13,12 +13,7 @@ from lamina.errors import BadInput
 from lamina.inspector import Inspector, Sessions
 from lamina.inspector.pages import Access, answer_request, show_across
 from lamina.inspector.request_views import show_request
-from lamina.inspector.session_figures import FiguresOfSessions
 from lamina.inspector.views import show_sessions
-from lamina.replay import ReplayOptions
-from lamina.replay.figures_folder import open_figures
-from lamina.replay.shards import replay_files
-from lamina.replay.traces import find_files
 from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session
 from tests.replay.recorded import claude_code, line, piece, said, written
 
@@ -54,7 +49,6 @@ def test_a_lost_cache_leads_to_the_request_that_lost_it(inspector: Inspector) ->
     lost = across["lost"][0]
     place = lost["place"]
     request = show_request(inspector, place["session"], place["request"])
-    assert place["has_page"]
     assert request["call"]["read"] < lost["tokens"]
     assert sum(reason["times"] for reason in across["reasons"]) == across["losses"]
     assert all(reason["advice"] for reason in across["reasons"])
@@ -112,20 +106,3 @@ def test_the_page_is_json_like_every_other_view(inspector: Inspector) -> None:
     answer = answer_request(inspector, "GET", "/api/across?client=requests", {"host": "127.0.0.1:1"}, access)
     value: dict[str, Any] = json.loads(answer.body)
     assert (answer.status, value["sessions"]) == (200, 2)
-
-
-def test_a_folder_of_figures_is_shown_without_its_logs(folder: Path, tmp_path: Path) -> None:
-    options = ReplayOptions(policies=("none", "lamina"), windows=(0,), fill_head=True)
-    figures = tmp_path / "figures"
-    with open_figures(figures, options=options) as opened:
-        for file_replay in replay_files(find_files(folder), options):
-            opened.add(file_replay)
-    from_logs = show_across(open_inspector(folder), {})
-    inspector = Inspector(Sessions(), figures=FiguresOfSessions([str(figures)]))
-    across = show_across(inspector, {})
-    for name in ("sessions", "calls", "dollars", "sent", "losses", "lost_dollars"):
-        assert across[name] == pytest.approx(from_logs[name])
-    assert not any(each["place"]["has_page"] for each in across["dearest"])
-    both = show_across(Inspector(Sessions([str(folder)]), figures=FiguresOfSessions([str(figures)])), {})
-    assert both["sessions"] == across["sessions"]
-    assert all(each["place"]["has_page"] for each in both["dearest"])

@@ -16,7 +16,7 @@ from lamina.dialects import Usage
 from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary, StoredSession
 from lamina.inspector.sessions import join_sessions
 from lamina.replay.model_calls import RecordedConversation
-from lamina.replay.parquet import make_id
+from lamina.replay.values import make_id
 from lamina.stores import open_store
 from tests.cli.running import run
 from tests.inspector.recorded import write_agent_log

@@ -5,9 +5,7 @@ import pytest
 
 from lamina.caches.prices import WorkingCost
 from lamina.conversations.lost_caches import LostCache
-from lamina.replay import ReplayOutcome
 from lamina.replay.across import SessionFigures, summarise_across
-from lamina.replay.runs import TraceReplay
 from lamina.replay.values import Reported
 
 DAY = 86_400.0
@@ -73,16 +71,3 @@ def test_lost_caches_are_told_by_reason_with_what_to_do_and_with_their_places() 
         ("id0", 5),
         ("id1", 2),
     ]
-
-
-def test_a_session_of_a_folder_has_no_page_and_says_what_lamina_saves() -> None:
-    session = msgspec.structs.replace(figures(0), has_page=False)
-    outcomes = tuple(
-        ReplayOutcome(trace="t0", source="x", policy=policy, window=1, rules="r", calls=10, dollars=dollars)
-        for policy, dollars in (("none", 2.0), ("lamina", 1.5))
-    )
-    replay = TraceReplay(reported=session.reported, outcomes=outcomes)
-    summary = summarise_across([session], replays=[replay])
-    assert not summary.dearest[0].place.has_page
-    assert summary.dearest[0].place.file == "logs/0.jsonl:1"
-    assert summary.groups["project"][0].saved == pytest.approx(0.25)

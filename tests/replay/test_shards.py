@@ -15,7 +15,7 @@ from lamina.replay.runs import TraceReplay
 from lamina.replay.shards import FileReplay, replay_files
 from lamina.replay.traces import find_files
 from lamina.replay.traces.json_fields import parse_moment
-from lamina.replay.traces.own_answers import WITHOUT_TIMES, SeenAnswers
+from lamina.replay.traces.own_answers import WITHOUT_TIMES
 from tests.replay.recorded import chat_log, claude_code, codex, line, piece, said, session, written
 
 OPTIONS = ReplayOptions(policies=("none", "lamina"), windows=(600,), count_as="gpt-5.4", fill_head=True)
@@ -46,8 +46,8 @@ def figures(replays: Sequence[FileReplay]) -> list[Any]:
     """Everything that was found, without the time that it took."""
     found = []
     for each in replays:
-        plain = msgspec.to_builtins([each.replays, sorted(each.answers)])
-        for replay in plain[0]:
+        plain = msgspec.to_builtins(each.replays)
+        for replay in plain:
             for outcome in replay["outcomes"]:
                 outcome["seconds"] = 0
         found.append([str(each.file), plain])
@@ -60,9 +60,7 @@ def alone(tmp_path: Path) -> list[Any]:
 
 
 def test_one_process_reads_files_as_read_traces_does(tmp_path: Path, alone: list[Any]) -> None:
-    names = [
-        replay["reported"]["trace"] for _, (replays, _) in alone for replay in replays if replay["reported"]
-    ]
+    names = [replay["reported"]["trace"] for _, replays in alone for replay in replays if replay["reported"]]
     traces = [each for each in read_traces(tmp_path / "logs") if isinstance(each, Trace)]
     assert names == [trace.id for trace in traces]
     assert names.count("T") == 1, "the resumed session is there with its own answer"
@@ -84,17 +82,8 @@ def test_many_readers_find_what_one_does(jobs: int, tmp_path: Path, alone: list[
             )
         )
     assert figures(replays) == alone
-    assert len(counted) >= sum(len(replays) for _, (replays, _) in alone)
+    assert len(counted) >= sum(len(replays) for _, replays in alone)
     assert progress[-1] == (progress[-1][1], sum(file.stat().st_size for file in files))
-
-
-def test_answers_of_an_earlier_replay_do_not_count_again(tmp_path: Path, alone: list[Any]) -> None:
-    files = find_files(tmp_path / "logs")
-    first = list(replay_files(files[:3], OPTIONS))
-    seen = SeenAnswers([digest for each in first for digest in each.answers])
-    with ThreadPoolExecutor(2) as executor:
-        rest = replay_files(files[3:], OPTIONS, engine=Engine(executor, 2), seen=seen)
-        assert figures([*first, *rest]) == alone
 
 
 class _Elsewhere(Executor):
@@ -150,8 +139,8 @@ def test_of_a_file_that_kills_its_workers_only_the_deadly_session_is_lost(
     replays = figures(list(replay_files(find_files(tmp_path / "logs"), OPTIONS, engine=engine)))
     differing = [at for at, each in enumerate(replays) if each != alone[at]]
     assert differing == [2]
-    assert len(replays[2][1][0]) == len(alone[2][1][0])
-    damaged = [each["damaged"] for each in replays[2][1][0] if each["damaged"]]
+    assert len(replays[2][1]) == len(alone[2][1])
+    damaged = [each["damaged"] for each in replays[2][1] if each["damaged"]]
     assert [each["reason"].split(":")[0] for each in damaged][-1:] == ["every worker that replayed it died"]
 
 

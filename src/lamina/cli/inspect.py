@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import secrets
 import webbrowser
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -25,11 +24,9 @@ from lamina.inspector.one_file import write_page
 from lamina.inspector.recorded_sessions import StoredSession
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.server import LOOPBACK, make_server, wait_until_stopped
-from lamina.inspector.session_figures import FiguresOfSessions
 from lamina.inspector.sessions import Sessions, TraceSource
 from lamina.inspector.stored_sessions import make_line, make_session, summarise_sent
 from lamina.inspector.views import Inspector
-from lamina.replay.figures_folder import is_figures_folder
 from lamina.settings import load_settings
 from lamina.stores.address import may_be_there
 
@@ -43,8 +40,7 @@ _EXAMPLES = """\
 PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
 what `lamina conversations export` wrote. Without a path, everything of yours is opened: what went through
 `lamina run` and `lamina chat`, as it was sent, and the sessions of Claude Code and Codex on this machine.
-With --store it is one store only; --store alone is your own. Nothing is sent anywhere. A folder that `lamina
-replay --parquet` wrote is shown on the page across all sessions.
+With --store it is one store only; --store alone is your own. Nothing is sent anywhere.
 
 examples:
   lamina inspect --open
@@ -91,9 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise BadInput("only a file can be redacted", place="--redact", hint="give --html FILE, too")
     check_folder(arguments.html)
     refuse_databases(arguments.paths, hint="a store is opened with --store")
-    folders = [path for path in arguments.paths if is_figures_folder(path)]
-    arguments.paths = [path for path in arguments.paths if path not in folders]
-    inspector = Inspector(_find_sessions(arguments, folders), figures=FiguresOfSessions(folders))
+    inspector = Inspector(_find_sessions(arguments))
     with progress("reading the list of sessions"):
         _tell_problems(inspector)
     if not arguments.html:
@@ -142,11 +136,8 @@ def _tell_problems(inspector: Inspector) -> None:
         tell(f"and {len(problems) - MOST_PROBLEMS} more; the page lists all of them")
 
 
-def _find_sessions(arguments: argparse.Namespace, folders: Sequence[str] = ()) -> Sessions:
-    """What there is to inspect: a store, a made-up session, the paths that are named, or the usual places.
-
-    A folder of figures is shown on the page across all sessions, and is none of these.
-    """
+def _find_sessions(arguments: argparse.Namespace) -> Sessions:
+    """What there is to inspect: a store, a made-up session, the paths that are named, or the usual places."""
     sources: list[TraceSource] = []
     if arguments.store is not None:
         only = getattr(arguments, "conversation", "")
@@ -156,7 +147,7 @@ def _find_sessions(arguments: argparse.Namespace, folders: Sequence[str] = ()) -
         sources.append(DemoSource(arguments.demo))
     if sources:
         return Sessions(arguments.paths, sources)
-    if arguments.paths or folders:
+    if arguments.paths:
         return Sessions(arguments.paths)
     return _find_usual_sessions(arguments)
 

@@ -26,8 +26,8 @@ from lamina.errors import BadInput
 from lamina.replay.account_sums import OWN_WINDOW
 from lamina.replay.account_table import account_json, account_text
 from lamina.replay.engines import ENGINES, Engine, open_engine
-from lamina.replay.figures_folder import FiguresFolder, open_figures
 from lamina.replay.headline import GROUPINGS, summarise
+from lamina.replay.parquet import ParquetTables, open_tables
 from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.runs import ReplayOptions, TraceReplay, make_account, replay_each
 from lamina.replay.shards import replay_files
@@ -48,10 +48,7 @@ _POLICY_HELP = (
     f"send every request again, in a simulation, under each of these: {', '.join(POLICIES)} (all, if only "
     "--window, --model, --rules or --parquet is given), or package.module:attribute"
 )
-_PARQUET_HELP = (
-    "write every figure as Parquet tables while the replay runs; the next time, only files that are new or "
-    "have changed are replayed (extra: replay)"
-)
+_PARQUET_HELP = "write every figure as Parquet tables, in this folder (extra: replay)"
 _ENGINE_HELP = (
     "what runs the replay: local, dask or ray; one of our own, or a cluster: dask:tcp://HOST:PORT "
     "(default: local; extras: dask, ray)"
@@ -211,18 +208,19 @@ def _make_account(
     jobs = arguments.jobs or _count_processors()
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(ReplayBar(stack.enter_context(ProgressLine())))
-        figures = None
+        tables = None
         if arguments.parquet:
-            figures = stack.enter_context(
-                open_figures(arguments.parquet, options=options, since=arguments.since)
-            )
+            tables = stack.enter_context(open_tables(arguments.parquet))
         engine = _open_chosen_engine(stack, arguments, jobs)
-        chosen = _ChosenReplay(arguments, options, bar, figures=figures, engine=engine, jobs=jobs)
-        return make_account(replays.take(chosen.run()))
+        chosen = _ChosenReplay(arguments, options, bar, tables=tables, engine=engine, jobs=jobs)
+        account = make_account(replays.take(chosen.run()))
+        if tables is not None and not replays.was_interrupted:
+            tables.finish()
+        return account
 
 
 class _ChosenReplay:
-    """The replay of everything that a command names: files, a store, and what a folder of figures has."""
+    """The replay of everything that a command names: files and a store."""
 
     def __init__(
         self,
@@ -230,45 +228,37 @@ class _ChosenReplay:
         options: ReplayOptions,
         bar: ReplayBar,
         *,
-        figures: FiguresFolder | None,
+        tables: ParquetTables | None,
         engine: Engine | None,
         jobs: int,
     ) -> None:
         self._arguments = arguments
         self._options = options
         self._bar = bar
-        self._figures = figures
+        self._tables = tables
         self._engine = engine
         self._jobs = jobs
         self._recorded_calls: Counter[str] = Counter()
 
     def run(self) -> Iterator[TraceReplay]:
-        """Every session. What a folder of figures has already comes first."""
+        """Every session."""
         arguments = self._arguments
-        files = select_changed(find_files(arguments.paths), arguments.since)
-        if self._figures is not None:
-            files = self._figures.select_new(files)
-            yield from self._figures.read()
         if arguments.store is not None:
             yield from self._replay_store()
-        yield from self._replay_files(files)
+        yield from self._replay_files(select_changed(find_files(arguments.paths), arguments.since))
 
     def _replay_files(self, files: Sequence[TraceFile]) -> Iterator[TraceReplay]:
-        seen = None
-        if self._figures is not None:
-            seen = self._figures.seen()
         for file_replay in replay_files(
             files,
             self._options,
             jobs=self._jobs,
             engine=self._engine,
             since=self._arguments.since,
-            seen=seen,
             progress=self._bar.read,
             count=self._bar.count_one,
         ):
-            if self._figures is not None:
-                self._figures.add(file_replay)
+            if self._tables is not None:
+                self._tables.add(str(file_replay.file), file_replay.replays)
             for trace_replay in file_replay.replays:
                 if not self._is_recorded(trace_replay):
                     yield trace_replay
@@ -282,8 +272,8 @@ class _ChosenReplay:
             reported = trace_replay.reported
             if reported is not None and reported.client_session:
                 self._recorded_calls[reported.client_session] += reported.calls
-        if self._figures is not None:
-            self._figures.add_stored(self._arguments.store, replays)
+        if self._tables is not None:
+            self._tables.add(f"store:{self._arguments.store}", replays)
         yield from replays
 
     def _is_recorded(self, trace_replay: TraceReplay) -> bool:

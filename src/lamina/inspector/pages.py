@@ -285,12 +285,7 @@ def show_across(inspector: Inspector, query: Mapping[str, str]) -> Json:
     figures = inspector.figures.collect(inspector.sessions)
     since = _read_since(query)
     chosen = [each for each in figures if _is_chosen(each, query, since)]
-    ids = {each.id for each in chosen}
-    replays = []
-    for replay, its_figures in inspector.figures.replayed():
-        if its_figures.id in ids:
-            replays.append(replay)
-    answer: Json = msgspec.to_builtins(summarise_across(chosen, replays=replays))
+    answer: Json = msgspec.to_builtins(summarise_across(chosen))
     answer["of"] = len(figures)
     answer["problems"] = len(inspector.sessions.problems())
     return answer

@@ -15,10 +15,9 @@ from lamina.errors import LaminaError
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.models.facts import model_or_none
 from lamina.replay.model_calls import ModelCall, RecordedConversation, read_conversation
-from lamina.replay.parquet import make_id
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.traces.own_answers import find_first_words
-from lamina.replay.values import Trace
+from lamina.replay.values import Trace, make_id
 
 DEFAULT_WINDOW = 200_000
 """The window of a model that nobody knows."""

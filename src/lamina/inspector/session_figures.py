@@ -6,8 +6,6 @@ A session that has not changed is not measured again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -18,11 +16,8 @@ from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sessions import Sessions
 from lamina.replay.across import SessionFigures
-from lamina.replay.figures_folder import read_figures
 from lamina.replay.model_calls import read_conversation
-from lamina.replay.parquet import make_id
 from lamina.replay.recorded_usage import sum_recorded_usage
-from lamina.replay.runs import TraceReplay
 from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
 from lamina.replay.traces.recorded_conversations import name_client
 from lamina.replay.values import Reported, Trace
@@ -38,38 +33,22 @@ class _MeasuredSession(NamedTuple):
 
 
 class FiguresOfSessions:
-    """State: the figures of each session as it was when it was last looked at, and of folders of figures."""
+    """State: the figures of each session as it was when it was last looked at."""
 
-    def __init__(self, folders: Sequence[str] = ()) -> None:
-        self._folders = tuple(folders)
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._measured: dict[str, _MeasuredSession] = {}
-        self._replayed: list[tuple[TraceReplay, SessionFigures]] | None = None
-
-    def replayed(self) -> list[tuple[TraceReplay, SessionFigures]]:
-        """Every session of the folders of figures. They are read once."""
-        with self._lock:
-            if self._replayed is None:
-                self._replayed = []
-                for folder in self._folders:
-                    self._replayed += _read_folder(folder)
-            return self._replayed
 
     def collect(self, sessions: Sessions) -> list[SessionFigures]:
-        """The figures of all sessions, the oldest first, so that a copied answer counts where it came first.
-
-        A session that is in a folder of figures, too, is told from its own log.
-        """
+        """The figures of all sessions, the oldest first: a copied answer counts where it came first."""
         summaries = sorted(sessions.summaries(), key=lambda summary: (summary.began or 0.0, summary.id))
-        collected: dict[str, SessionFigures] = {}
+        collected: list[SessionFigures] = []
         seen = SeenAnswers()
         for summary in report_steps(summaries, "reading sessions"):
             figures = self._measure(sessions, summary, seen)
             if figures is not None:
-                collected[summary.id] = figures
-        for _, replayed_figures in self.replayed():
-            collected.setdefault(replayed_figures.id, replayed_figures)
-        return list(collected.values())
+                collected.append(figures)
+        return collected
 
     def _measure(
         self, sessions: Sessions, summary: SessionSummary, seen: SeenAnswers
@@ -95,13 +74,6 @@ class FiguresOfSessions:
         with self._lock:
             self._measured[summary.id] = _MeasuredSession(summary, answers, copied, figures)
         return figures
-
-
-def _read_folder(folder: str) -> Iterator[tuple[TraceReplay, SessionFigures]]:
-    """The sessions of a folder of figures. Those without a reported usage have nothing to show."""
-    for replay in read_figures(Path(folder)):
-        if replay.reported is not None:
-            yield replay, _figures_of_report(replay.reported)
 
 
 def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset()) -> SessionFigures | None:
@@ -162,14 +134,4 @@ def _name(reported: Reported, summary: SessionSummary) -> Reported:
         reported,
         title=summary.first_words or summary.name,
         began=began,
-    )
-
-
-def _figures_of_report(reported: Reported) -> SessionFigures:
-    """A session of a folder of figures. Its log may be on another machine, so it has no page here."""
-    return SessionFigures(
-        id=make_id(reported.source, reported.place, reported.trace),
-        reported=reported,
-        cuts=reported.compactions,
-        has_page=False,
     )

@@ -30,9 +30,8 @@ from lamina.inspector.recorded_sessions import (
     StoredSession,
     read_session,
 )
-from lamina.replay.parquet import make_id
 from lamina.replay.traces import find_files, read_traces
-from lamina.replay.values import Trace, UnreadableLine
+from lamina.replay.values import Trace, UnreadableLine, make_id
 
 SCANNED = 200
 """Recorded conversations whose records are read at a time for a search."""

@@ -37,7 +37,6 @@ from lamina.inspector.recorded_sessions import (
 )
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
 from lamina.replay.model_calls import RecordedConversation, read_conversation
-from lamina.replay.parquet import make_id
 from lamina.replay.traces.own_answers import find_first_words
 from lamina.replay.traces.recorded_conversations import (
     SOURCE,
@@ -45,7 +44,7 @@ from lamina.replay.traces.recorded_conversations import (
     make_trace,
     read_came,
 )
-from lamina.replay.values import Trace, UnreadableLine
+from lamina.replay.values import Trace, UnreadableLine, make_id
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import BodiesReadable, StatesReadable, Store
 

@@ -36,11 +36,11 @@ MOST_LANES = 40
 class Inspector:
     """Answers what the page asks. It holds the sessions and what was built of them."""
 
-    def __init__(self, sessions: Sessions, *, figures: FiguresOfSessions | None = None) -> None:
+    def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
         self.builder = SessionBuilder()
         self.progress = AnswerProgress()
-        self.figures = figures or FiguresOfSessions()
+        self.figures = FiguresOfSessions()
         self.alternatives = AlternativeRows()
 
     def built(self, session_id: str, rules: str = "") -> BuiltSession:

@@ -19,7 +19,6 @@ from lamina.replay.account_sums import (
     sum_losses,
 )
 from lamina.replay.headline import GroupCost, group_sessions
-from lamina.replay.runs import TraceReplay, make_account
 from lamina.replay.savings import Saving, compare_settings
 from lamina.replay.values import ReplayAccount, Reported
 
@@ -35,28 +34,22 @@ GROUPS = ("day", "client", "project", "model", "user")
 class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One session: its id in the inspector, and what its records say.
 
-    `cuts` are those of lamina and the compactions of the client. `has_page`: the inspector can open it.
+    `cuts` are those of lamina and the compactions of the client.
     `has_requests`: the numbers of its calls are those of its requests, so that a link can lead to one.
     """
 
     id: str
     reported: Reported
     cuts: int = 0
-    has_page: bool = True
     has_requests: bool = True
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where something is: the session, its title, and the number of the request from 0, None if unknown.
-
-    A session without a page is named by the file and line at which it begins.
-    """
+    """Where something is: the session, its title, and the number of the request from 0, None if unknown."""
 
     session: str
     title: str
     request: int | None = None
-    file: str = ""
-    has_page: bool = True
 
 
 class PlacedLoss(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,16 +102,12 @@ class AcrossSessions(msgspec.Struct, frozen=True, kw_only=True):
     dearest: list[PlacedSession]
 
 
-def summarise_across(
-    sessions: Sequence[SessionFigures], *, replays: Sequence[TraceReplay] = ()
-) -> AcrossSessions:
-    """All sessions together. `replays` are those of a folder of figures: they say what lamina would save."""
+def summarise_across(sessions: Sequence[SessionFigures]) -> AcrossSessions:
+    """All sessions together."""
     sessions = [session for session in sessions if session.reported.calls]
     reports = [session.reported for session in sessions]
     losses = list_losses(reports)
     account = ReplayAccount(reported=tuple(reports))
-    if replays:
-        account = make_account(replays)
     moments = [report.began for report in reports if report.began is not None]
     sums = sum_fields(reports, ["calls", "sent", "read", "output"])
     return AcrossSessions(
@@ -190,6 +179,4 @@ def _place_call(session: SessionFigures, call: int | None = None) -> Place:
         session=session.id,
         title=session.reported.title or session.reported.trace,
         request=request,
-        file=session.reported.place,
-        has_page=session.has_page,
     )

@@ -26,8 +26,7 @@ from lamina.replay.account_sums import (
     sum_known,
     sum_losses,
 )
-from lamina.replay.parquet import day_of
-from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported
+from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, day_of
 
 OWN_POLICY = "lamina"
 UNTOUCHED = "none"

@@ -1,4 +1,4 @@
-"""Turns what a replay found into rows of Parquet tables, for DuckDB, polars, pandas or Spark, and back.
+"""Writes what a replay found as Parquet tables, for DuckDB, polars, pandas or Spark.
 
     outcomes     a session under one policy, window and cache
     reported     what the records say of a session
@@ -7,26 +7,25 @@
     unreadable   a line or a file that was skipped
 
 A table has the fields of its struct as columns, without those that are lists. Before them stand the file, the
-id of the session, its name, and the day on which it began. `figures_folder` says where the files are.
+id of the session, its name, and the day on which it began. A folder gets one file for each table, when the
+replay has ended: until then the files are called `outcomes.part`, and so on.
 """
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import importlib
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from operator import itemgetter
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from lamina.caches.prices import WorkingCost
 from lamina.conversations.lost_caches import LostCache
 from lamina.errors import BadInput
-from lamina.replay.account_sums import group_by
 from lamina.replay.runs import TraceReplay
-from lamina.replay.values import ReplayOutcome, Reported, UnreadableLine
+from lamina.replay.values import ReplayOutcome, Reported, UnreadableLine, day_of, make_id
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "outcomes": ReplayOutcome,
@@ -36,19 +35,74 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "unreadable": UnreadableLine,
 }
 
-UNKNOWN_DAY = ""
-
 Row = dict[str, Any]
-Tables = dict[str, list[Row]]
 
 _KEYS = ("file", "session", "trace", "day")
 
-T = TypeVar("T")
+ROWS_IN_MEMORY = 20_000
+"""Rows that wait before they are written."""
 
 
-def make_id(*words: str) -> str:
-    """An id that can stand in an address. That of a session is made of its source, its place and its name."""
-    return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+@contextlib.contextmanager
+def open_tables(folder: str | Path) -> Iterator[ParquetTables]:
+    """The tables of this folder, which is made if it is not there. Nothing is there before `finish`."""
+    path = Path(folder)
+    tables = ParquetTables(_import_pyarrow("--parquet"), path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        yield tables
+    except OSError as error:
+        hint = "check folder and rights"
+        raise BadInput(f"it cannot be written: {error.strerror}", place=str(path), hint=hint) from None
+    finally:
+        tables.close()
+
+
+class ParquetTables:
+    """State: the rows that wait, and the files that are being written."""
+
+    def __init__(self, pyarrow: Any, folder: Path) -> None:
+        self._pyarrow = pyarrow
+        self._folder = folder
+        self._schemas = {table: make_schema(pyarrow, table) for table in TABLES}
+        self._rows: dict[str, list[Row]] = {table: [] for table in TABLES}
+        self._writers: dict[str, Any] = {}
+
+    def add(self, file: str, replays: Iterable[TraceReplay]) -> None:
+        """The rows of one file, or of a store."""
+        for trace_replay in replays:
+            for table, row in write_rows(trace_replay, file):
+                self._rows[table].append(row)
+        if sum(map(len, self._rows.values())) >= ROWS_IN_MEMORY:
+            self._write_waiting()
+
+    def finish(self) -> None:
+        """Write what waits, and give the files their names. Those of an earlier replay are replaced."""
+        self._write_waiting()
+        for table, writer in self._writers.items():
+            writer.close()
+            self._part(table).replace(self._folder / f"{table}.parquet")
+        self._writers = {}
+
+    def close(self) -> None:
+        """Remove what was not finished: a part of the figures would look like all of them."""
+        for table, writer in self._writers.items():
+            writer.close()
+            self._part(table).unlink(missing_ok=True)
+        self._writers = {}
+
+    def _part(self, table: str) -> Path:
+        return self._folder / f"{table}.part"
+
+    def _write_waiting(self) -> None:
+        for table, rows in self._rows.items():
+            schema = self._schemas[table]
+            if table not in self._writers:
+                writer = self._pyarrow.parquet.ParquetWriter(self._part(table), schema, compression="zstd")
+                self._writers[table] = writer
+            columns = [{name: row[name] for name in schema.names} for row in rows]
+            self._writers[table].write_table(self._pyarrow.Table.from_pylist(columns, schema=schema))
+            rows.clear()
 
 
 def write_rows(trace_replay: TraceReplay, file: str) -> Iterator[tuple[str, Row]]:
@@ -72,34 +126,6 @@ def write_rows(trace_replay: TraceReplay, file: str) -> Iterator[tuple[str, Row]
         yield "lost_caches", keys | msgspec.structs.asdict(lost)
 
 
-def read_rows(tables: Tables) -> Iterator[TraceReplay]:
-    """The sessions that rows were written of, without their calls one by one."""
-    by_session = {name: group_by(rows, itemgetter("session")) for name, rows in tables.items()}
-    for row in tables.get("reported", ()):
-        session = row["session"]
-
-        def read(table: str, kind: type[T], session: str = session) -> tuple[T, ...]:
-            rows = by_session.get(table, {}).get(session, ())
-            return tuple(msgspec.convert(each, kind, strict=False) for each in rows)
-
-        reported = msgspec.convert(row, Reported, strict=False)
-        yield TraceReplay(
-            reported=msgspec.structs.replace(
-                reported, lost=read("lost_caches", LostCache), by_setting=read("settings", WorkingCost)
-            ),
-            outcomes=read("outcomes", ReplayOutcome),
-        )
-    for row in tables.get("unreadable", ()):
-        yield TraceReplay(damaged=msgspec.convert(row, UnreadableLine))
-
-
-def day_of(moment: float | None) -> str:
-    """The day of a moment in UTC, such as 2026-11-01; "" if it is not known."""
-    if moment is None:
-        return UNKNOWN_DAY
-    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d}"
-
-
 def make_schema(pyarrow: Any, name: str) -> Any:
     """The columns of a table: the keys, and each field of its struct that holds one value."""
     types: dict[Any, Any] = {
@@ -118,7 +144,7 @@ def make_schema(pyarrow: Any, name: str) -> Any:
     return pyarrow.schema(list(columns.values()))
 
 
-def import_pyarrow(place: str) -> Any:
+def _import_pyarrow(place: str) -> Any:
     """The package, with what reads and writes files."""
     try:
         importlib.import_module("pyarrow.parquet")

@@ -40,12 +40,10 @@ FILES_PER_WORKER = 2
 
 
 class FileReplay(msgspec.Struct, frozen=True, kw_only=True):
-    """One file: all its sessions in order, and the digests of its answers."""
+    """One file: all its sessions in order."""
 
     file: TraceFile
-    size: int
     replays: tuple[TraceReplay, ...] = ()
-    answers: tuple[bytes, ...] = ()
 
 
 class _Work(NamedTuple):
@@ -86,19 +84,15 @@ def replay_files(
     jobs: int = 1,
     engine: Engine | None = None,
     since: float | None = None,
-    seen: SeenAnswers | None = None,
     progress: Progress | None = None,
     count: Callable[[TraceReplay], None] | None = None,
 ) -> Iterator[FileReplay]:
     """Every file, in order. Figures do not depend on `jobs` and `engine`.
 
-    `seen` are answers that count already. `progress` gets the bytes that are done and all bytes, and `count`
-    each session as soon as it is replayed.
+    `progress` gets the bytes that are done and all bytes, and `count` each session as soon as it is replayed.
     """
     sizes = [file_size(file) for file in files]
-    shards = _Shards(
-        files, sizes, since=since, seen=seen or SeenAnswers(), progress=progress, options=options
-    )
+    shards = _Shards(files, sizes, since=since, progress=progress, options=options)
     if engine is None and jobs == 1:
         yield from shards.replay_here(count)
         return
@@ -120,15 +114,8 @@ class _OpenFile:
 
     def finish(self) -> FileReplay:
         sessions = [self.sessions[index] for index in sorted(self.sessions)]
-        answers: dict[bytes, None] = {}
-        for session in sessions:
-            answers.update(dict.fromkeys(session.answers.values()))
-        return FileReplay(
-            file=self.file,
-            size=self.size,
-            replays=tuple(session.replay for session in sessions if session.replay is not None),
-            answers=tuple(answers),
-        )
+        replays = tuple(session.replay for session in sessions if session.replay is not None)
+        return FileReplay(file=self.file, replays=replays)
 
 
 class _Shards:
@@ -140,7 +127,6 @@ class _Shards:
         sizes: Sequence[int],
         *,
         since: float | None,
-        seen: SeenAnswers,
         progress: Progress | None,
         options: ReplayOptions,
     ) -> None:
@@ -148,7 +134,7 @@ class _Shards:
         self._sizes = sizes
         self._total = sum(sizes)
         self._since = since
-        self._seen = seen
+        self._seen = SeenAnswers()
         self._progress = progress
         self._options = options
         self._done_bytes = 0

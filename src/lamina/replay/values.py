@@ -6,6 +6,8 @@ call under one policy, one window and one cache's rules. Nothing here reads a fi
 
 from __future__ import annotations
 
+import hashlib
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -225,3 +227,15 @@ class ReplayAccount(msgspec.Struct, frozen=True, kw_only=True):
     damaged: tuple[UnreadableLine, ...] = ()
     foreign: tuple[UnreadableLine, ...] = ()
     as_of: str = ""
+
+
+def make_id(*words: str) -> str:
+    """An id that can stand in an address. That of a session is made of its source, its place and its name."""
+    return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def day_of(moment: float | None) -> str:
+    """The day of a moment in UTC, such as 2026-11-01; "" if it is not known."""
+    if moment is None:
+        return ""
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d}"

@@ -149,13 +149,7 @@ const lostRow = (lost) => placeRow(lost.dollars === null ? tokens(lost.tokens) :
 const sessionRow = (each) => placeRow(money(each.dollars), each.place, each.place.title, [each.project, each.client, each.model, plural(each.calls, "request"), each.began === null ? "" : date(each.began)]);
 
 function placeRow(amount, place, words, facts) {
-  return h("li", {}, h("span", { class: "num" }, amount), h("span", { class: "what" }, linkTo(place, words), h("span", { class: "faint small" }, facts.filter(Boolean).join(" · "))));
-}
-
-// A session of a folder of figures has no page here: its log may be on another machine.
-function linkTo(place, words) {
-  if (!place.has_page) return h("span", { title: place.file }, words);
-  return h("a", { href: placeAddress(place) }, words);
+  return h("li", {}, h("span", { class: "num" }, amount), h("span", { class: "what" }, h("a", { href: placeAddress(place) }, words), h("span", { class: "faint small" }, facts.filter(Boolean).join(" · "))));
 }
 
 export function placeAddress(place) {

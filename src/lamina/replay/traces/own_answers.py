@@ -36,8 +36,8 @@ _TAG = re.compile(r"<(/?)([a-z_-]{1,40})>")
 class SeenAnswers:
     """State: the digests of all answers that were counted so far."""
 
-    def __init__(self, digests: Iterable[bytes] = ()) -> None:
-        self._digests = set(digests)
+    def __init__(self) -> None:
+        self._digests: set[bytes] = set()
 
     def add(self, answers: Mapping[int, bytes]) -> frozenset[int]:
         """Remember the answers of the next trace, and return the places of those that were there before."""
