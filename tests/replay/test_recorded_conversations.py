@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from lamina.blocking import Session
 from lamina.cli.tail import _Printer
 from lamina.conversations.costs import sum_calls_cost
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import read_record
 from lamina.gateway import GatewayAccount
 from lamina.inspector import views
-from lamina.replay import Trace, UnreadableLine, replay, sum_recorded_usage
-from lamina.replay.traces.recorded_conversations import make_trace, read_recorded
+from lamina.inspector.pages import show_across
+from lamina.replay import Trace, replay, sum_recorded_usage
+from lamina.replay.traces.recorded_conversations import make_trace
 from lamina.stores import Store
 from tests.cli.running import run
 from tests.conversations.recorded_talk import (
@@ -27,6 +29,8 @@ from tests.conversations.recorded_talk import (
     write_long_talk,
 )
 from tests.conversations.truth import open_inspector, price_received
+
+OPENAI_USAGE = {"prompt_tokens": 2_000, "completion_tokens": 9}
 
 
 def save_talk(folder: Path, dialect: str, *, keep: str = "all") -> tuple[RecordedTalk, StoreAsker]:
@@ -118,15 +122,20 @@ def test_a_recorded_conversation_is_a_trace_of_the_clients_history(dialect: str,
     assert account.reported[0].calls == sum(each.usage is not None for each in talk.received)
 
 
-def test_a_record_without_texts_says_which_setting_has_them(tmp_path: Path) -> None:
-    _, ask = save_talk(tmp_path, "openai_chat", keep="lowered")
-
-    async def read(store: Store) -> Trace | UnreadableLine:
-        return await read_recorded(store, workspace=WORKSPACE, name="talk")
-
-    line = ask(read)
-    assert isinstance(line, UnreadableLine)
-    assert 'keep = "all"' in line.reason
+@pytest.mark.parametrize("options", [[], ["--since", "2026-01-01"], ["--policy", "lamina", "--jobs", "1"]])
+def test_a_record_without_texts_says_what_it_cost(options: list[str], tmp_path: Path) -> None:
+    talk, ask = save_talk(tmp_path, "openai_chat", keep="lowered")
+    store = str(tmp_path / "conversations.db")
+    done = run("replay", "--store", store, *options, "--json", "-")
+    assert done.code == 0, done.err
+    account = json.loads(done.out)
+    (reported,) = account["reported"]
+    across = show_across(open_inspector(ask, WORKSPACE), {})
+    by_hand = sum(price_received(received) for received in talk.received)
+    assert reported["dollars"] == pytest.approx(by_hand) == pytest.approx(across["dollars"])
+    assert reported["began"] == across["began"]
+    assert (account["damaged"], account["foreign"], account["outcomes"]) == ([], [], [])
+    assert "holds no session" in run("tools", "advise", "--store", store).err
 
 
 def test_the_command_reads_a_store(tmp_path: Path) -> None:
@@ -141,3 +150,17 @@ def test_the_command_reads_a_store(tmp_path: Path) -> None:
     nothing = run("replay")
     assert nothing.code == 2
     assert "--store" in nothing.err
+
+
+def test_a_session_of_a_store_is_read_once_and_has_its_day(tmp_path: Path) -> None:
+    store = str(tmp_path / "chats.db")
+    answer = {"choices": [{"message": {"role": "assistant", "content": "Parcels."}}], "usage": OPENAI_USAGE}
+    with Session.open(store, "support", model="gpt-5") as session:
+        session.ask("What does the client send?")
+        session.request()
+        session.record(answer)
+    account = json.loads(run("replay", "--store", store, "--json", "-").out)
+    (reported,) = account["reported"]
+    assert (reported["calls"], reported["title"]) == (1, "What does the client send?")
+    assert reported["began"] is not None
+    assert account["foreign"] == [], "its record stands beside its log, and is no file of other things"

@@ -110,12 +110,14 @@ def read_stored_traces(
 ) -> Iterator[Trace | UnreadableLine]:
     """What lamina recorded in a store, and the sessions in it, one after the other, with what counts of each.
 
-    The store is opened for each, so that whoever writes to it does not wait for the replay.
+    The store is opened for each, so that whoever writes to it does not wait for the replay. What is recorded
+    beside the log of a session is read with the log.
     """
     workspace = find_gateway_workspace(arguments)
     for name in ask_store(arguments, partial(list_recorded, workspace=workspace)):
         stored = ask_store(arguments, partial(read_recorded, workspace=workspace, name=name))
-        yield from _select_since([stored], since)
+        if isinstance(stored, Trace) or not stored.foreign:
+            yield from _select_since([stored], since)
     yield from _select_since(LogSource(arguments).read(), since)
 
 
@@ -123,7 +125,7 @@ def _select_since(
     traces: Iterable[Trace | UnreadableLine], since: float | None
 ) -> Iterator[Trace | UnreadableLine]:
     for trace in traces:
-        if isinstance(trace, UnreadableLine) or since is None:
+        if isinstance(trace, UnreadableLine):
             yield trace
             continue
         own_part = select_own(trace, frozenset(), since)

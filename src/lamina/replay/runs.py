@@ -178,7 +178,7 @@ def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
     """
     try:
         reported = sum_recorded_usage(trace)
-        if not options.policies:
+        if not options.policies or not trace.items:  # without texts there is nothing to send again
             return TraceReplay(reported=reported)
         conversation = read_conversation(trace)
         if not conversation.calls:

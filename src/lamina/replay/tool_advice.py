@@ -271,7 +271,9 @@ class ToolSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _read_session(trace: Trace, definitions: Sequence[Mapping[str, Any]], model: str) -> ToolSession | None:
-    """What a trace says about tools; None if it has no requests."""
+    """What a trace says about tools; None if it has no requests, or if their texts are not kept."""
+    if not trace.items:
+        return None
     conversation = read_conversation(trace)
     if not conversation.calls:
         return None

@@ -53,7 +53,10 @@ async def read_recorded(store: Store, *, workspace: str, name: str) -> Trace | U
         stored = await find_conversation(store, workspace, name)
         if stored is None:
             return UnreadableLine(place=name, reason="it was deleted meanwhile", foreign=True)
-        return make_trace(name, stored.state, await read_record(store, workspace, name))
+        record = await read_record(store, workspace, name)
+        if stored.state.door != "session" and record.calls and find_last_request(record) is None:
+            return make_trace_of_usages(name, stored.state, record)
+        return make_trace(name, stored.state, record)
     except LaminaError as error:
         return UnreadableLine(place=name, reason=str(error))
 
@@ -86,6 +89,27 @@ def make_trace(name: str, state: ConversationState, record: ConversationRecord) 
         began=record.calls[0].request.at or None,
         title=state.title,
         user=find_user({}, request),
+        client=name_client(name, state),
+        client_session=state.group,
+    )
+
+
+def make_trace_of_usages(name: str, state: ConversationState, record: ConversationRecord) -> Trace:
+    """A conversation whose texts are not kept, as what its requests took: enough to say what it cost."""
+    reports = _Reports(record, ())
+    last_request = record.calls[-1].request
+    return Trace(
+        id=name,
+        place=f"{last_request.upstream or state.upstream or state.door or SOURCE}/{name}",
+        dialect=last_request.dialect or state.dialect,
+        items=[],
+        source=SOURCE,
+        model=last_request.model or state.model,
+        used=dict(enumerate(usage for _, usage in reports.repeated)),
+        unreported=reports.unreported,
+        under_lamina=True,
+        began=record.calls[0].request.at or None,
+        title=state.title,
         client=name_client(name, state),
         client_session=state.group,
     )
