@@ -13,7 +13,13 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.errors import LaminaError
 from lamina.replay.recorded_usage import list_answered
-from lamina.replay.traces.recorded_conversations import decode_body, to_recorded_usage
+from lamina.replay.traces.recorded_conversations import (
+    decode_body,
+    find_last_request,
+    read_came,
+    to_recorded_usage,
+)
+from lamina.replay.traces.requests import find_user
 from lamina.replay.values import RecordedUsage, Trace
 
 
@@ -75,6 +81,13 @@ class SentConversation:
             return dialect.wire.parse(request, memo=memo).log
         except (LaminaError, RecursionError):
             return ()
+
+    def read_user(self) -> str:
+        """Whom the last request names as its user; "" if it names nobody, or is not kept."""
+        last_call = find_last_request(self.record)
+        if last_call is None:
+            return ""
+        return find_user({}, read_came(self.record, last_call) or {})
 
     def read_answer(self, call: RecordedCall) -> Sequence[Segment]:
         """The segments of an answer; none if it is not kept, or unreadable."""

@@ -67,7 +67,9 @@ class FiguresOfSessions:
             session = sessions.get(summary.id)
         except LaminaError:
             return None
-        answers = digest_answers(session.conversation.trace)
+        answers: dict[int, bytes] = {}
+        if session.sent is None:  # a record has no ids of answers, and its history takes time to read
+            answers = digest_answers(session.conversation.trace)
         if measured is None:
             copied = seen.add(answers)
         figures = measure_session(session, copied)
@@ -79,13 +81,13 @@ class FiguresOfSessions:
 def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset()) -> SessionFigures | None:
     """The figures of one session, without answers that are copies; None if it has no others."""
     summary = session.summary
-    conversation = session.conversation
     if session.sent is not None:
         return SessionFigures(
             id=summary.id,
             reported=_report_sent(session, session.sent),
             cuts=summary.cuts,
         )
+    conversation = session.conversation
     if copied:
         own_part = select_own(conversation.trace, copied)
         if not isinstance(own_part, Trace):
@@ -105,7 +107,6 @@ def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset
 def _report_sent(session: RecordedSession, sent: SentConversation) -> Reported:
     """What was reported of a conversation that lamina recorded, request by request."""
     summary = session.summary
-    trace = session.conversation.trace
     reported = sum_recorded_usage(
         Trace(
             id=summary.name,
@@ -117,7 +118,7 @@ def _report_sent(session: RecordedSession, sent: SentConversation) -> Reported:
             used=sent.read_usages(),
             under_lamina=True,
             client=name_client(sent.name, sent.state),
-            user=trace.user,
+            user=sent.read_user(),
         )
     )
     lost = [msgspec.structs.replace(loss, call=number + 1) for number, loss in sent.find_losses().items()]
