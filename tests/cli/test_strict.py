@@ -58,7 +58,7 @@ def test_json_is_read_as_it_was_written(value: Any, ascii_only: bool) -> None:  
             f'{{"a": {"1" * 5000}}}',
             "x.json: a number of 5,000 characters; give a finite number, or null",
         ),
-        ('{"a": "\x01"}', "x.json:1:8: invalid control character at; give JSON"),
+        ('{"a": "\x01"}', "x.json:1:8: invalid control character; give JSON"),
         ("{'a': 1}", "x.json:1:2: expecting property name enclosed in double quotes; give JSON"),
         ("\ufeff{}", "x.json:1:1: it begins with a byte order mark; save it as UTF-8 without one"),
     ],

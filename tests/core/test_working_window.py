@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lamina import BadInput, Budget, BuildMemo, Envelope, Policy, RequestHead, Segment, fit_request
 from lamina.core.cut_target import PRICING, Rates, choose_working, derive_limits, find_trigger
+from lamina.fitting.policy import load_policy
 from lamina.fitting.server_reports import extend_budget
 from lamina.segments import assistant, call, result, system, user
 from tests.core.conversations import build_each
@@ -175,3 +176,5 @@ def test_other_words_are_refused() -> None:
         Policy(window=wrong)
     with pytest.raises(BadInput, match="working is 0; give a number of tokens above 0"):
         Budget(window=1_000, working=0)
+    with pytest.raises(BadInput, match="a number of tokens is a budget: budget = 60000"):
+        load_policy({"window": 9_000})

@@ -257,7 +257,9 @@ def _is_too_deep(value: Any) -> bool:
 
 def _syntax_error(error: json.JSONDecodeError, name: str) -> BadInput:
     """What the standard parser refused, in our words, with line and column."""
-    problem = error.msg[:1].lower() + error.msg[1:]
+    problem = error.msg[:1].lower() + error.msg[1:].removesuffix(" at").removesuffix(
+        " starting"
+    )  # the place says where
     hint = "give JSON"
     if error.msg == "Extra data":
         problem = "something follows the JSON value"

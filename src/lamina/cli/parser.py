@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
 
 def suggest(word: str, choices: Iterable[str]) -> str:
     """`, did you mean replay` if a known word is near, else nothing."""
-    near = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.7)
     if not near:
         return ""
     return f", did you mean {near[0]}"

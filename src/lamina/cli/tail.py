@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\
 A gateway writes one line for each request beside its store, with sizes and causes and no content. This
-command prints the last lines of that file and follows it, until Ctrl-C. FILE is another such file, what
-an older one, or - for the standard error of `lamina serve`.
+command prints the last lines of that file and follows it, until Ctrl-C. FILE is another such file, or - for
+the standard error of `lamina serve`.
 
 examples:
   lamina tail

@@ -282,7 +282,10 @@ def hint_at_policy(complaint: str) -> str:
     """What a settings file may say instead, if msgspec refuses a policy with this complaint."""
     field = _FIELD_OF_COMPLAINT.search(complaint)
     if field and field[1] in _CHOICES:
-        return _hint_at_choices(field[1])
+        hint = _hint_at_choices(field[1])
+        if field[1] == "window" and "got `int`" in complaint:
+            hint += "; a number of tokens is a budget: budget = 60000"
+        return hint
     return f"the fields are {', '.join(PLAIN_FIELDS)}"
 
 

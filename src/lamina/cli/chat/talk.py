@@ -401,7 +401,7 @@ async def _act_on_line(chat: TerminalChat, line: str) -> None:
     command = COMMANDS.get(word[1:])
     if command is None:
         hint = "/help lists them; a line that begins with a space is sent as it is"
-        for name in difflib.get_close_matches(word[1:], COMMANDS, n=1):
+        for name in difflib.get_close_matches(word[1:], COMMANDS, n=1, cutoff=0.7):
             hint = f"did you mean /{name}? {hint}"
         raise BadInput("there is no such command", place=word, hint=hint)
     await command.act(chat, rest.strip())
