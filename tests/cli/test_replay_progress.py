@@ -91,3 +91,13 @@ def test_ctrl_c_before_the_first_session_prints_nothing() -> None:
     with pytest.raises(KeyboardInterrupt):
         list(replays.take(interrupt()))
     assert not replays.was_interrupted
+
+
+def test_the_bar_of_a_narrow_terminal_stays_on_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "20")
+    ReplayBar(ProgressLine()).read(1, 2)
+    drawn = terminal.getvalue().removeprefix("\r\x1b[K")
+    assert drawn.startswith("[######")
+    assert len(drawn) < 20

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -121,7 +122,9 @@ class ProgressLine:
         if not self._is_terminal or now - self._last < SECONDS_BETWEEN_DRAWINGS:
             return
         self._last = now
-        sys.stderr.write(f"\r\x1b[K{make_printable(text)}")
+        # A line that wraps cannot be drawn over: only the last row of it would be erased.
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write(f"\r\x1b[K{shorten(make_printable(text), max(width, 1))}")
         sys.stderr.flush()
 
 
