@@ -1,7 +1,6 @@
 """Puts many sessions on one page: what they cost, by day, client, project, model and user, and what was lost.
 
-All figures are those of the records. Nothing here reads a file: the inspector, a folder of figures and a
-command give the sessions.
+All figures are those of the records. Nothing here reads a file: the inspector gives the sessions.
 """
 
 from __future__ import annotations
