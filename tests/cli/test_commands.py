@@ -142,6 +142,7 @@ def test_help_and_version_import_nothing_but_the_command_line(tmp_path: Path) ->
             f"dialect: unknown dialect 'latin'; use one of {', '.join(DIALECTS)}",
         ),
         (["diff", "-"], "the following arguments are required: AFTER; see lamina diff --help"),
+        (["conversations"], "the following arguments are required: ACTION; see lamina conversations --help"),
         (["diff", "-", "-"], "diff: both requests are standard input; give a file for one of them"),
         (["demo", "--seed", "x"], "argument --seed: 'x' is not a whole number; see lamina demo --help"),
     ],

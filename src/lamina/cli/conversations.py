@@ -86,6 +86,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "names",
         metavar="NAME",
         nargs="*",
+        default=[],  # else argparse says that it is required
         help="a conversation; for import, FILE and NAME; for copy, STORE; for erase, NAME and KEY ...",
     )
     add_store(parser)
