@@ -168,6 +168,19 @@ def test_a_cut_leaves_no_reminder_but_that_of_the_question() -> None:
     assert not envelope.ledger.reminders
 
 
+def test_a_reminder_that_comes_back_after_a_cut_is_no_reason_for_the_next_one() -> None:
+    budget = Budget(window=8_000, reserve=0, working=700)
+    question = f"What are the invoices for {', '.join(GOODS)} from {', '.join(CITIES)}?"
+    log = [*talk(TURNS), user(question)]
+    envelope = build(log, budget=budget, counter=CHARS4)
+    assert envelope.cut is not None
+    assert reminders_of(envelope)
+    for number in range(4):
+        log += [call("look", {}, id=str(number)), result("Nothing.", id=str(number))]
+        envelope = build(log, budget=budget, counter=CHARS4, ledger=envelope.ledger)
+        assert envelope.cut is None
+
+
 def test_others_words_are_quoted_in_the_models_voice() -> None:
     log = [system("You keep the books."), user("Read the ledger.")]
     log += [

@@ -56,11 +56,13 @@ def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) ->
     If both ask for a cut, the history goes first, and what the room still needs is part of the same cut.
     Reminders are the first to yield: a cut leaves none of them.
     """
-    bare = _drop_reminders(draft, context)
-    after = _cut_bare(bare, limits, context)
+    reminders = [entry for entry in draft.entries if is_reminder(entry)]
+    # The prompt gets a reminder again. If that counted as freed, each step of its turn could make one more cut.
+    coming_back = sum(entry.tokens for entry in reminders if entry.turn == draft.entries[-1].turn)
+    after = _cut_bare(_drop_reminders(draft, context), limits, context, coming_back)
     if after.cut is None:
         return draft
-    first_reminder = next((entry.ref for entry in draft.entries if is_reminder(entry)), "")
+    first_reminder = reminders[0].ref if reminders else ""
     first = _find_earlier(first_reminder, after.cut.first, draft.entries)
     return msgspec.structs.replace(after, cut=msgspec.structs.replace(after.cut, first=first))
 
@@ -77,21 +79,24 @@ def _drop_reminders(draft: Draft, context: BuildContext) -> Draft:
     return msgspec.structs.replace(draft, entries=weighed, reminders=())
 
 
-def _cut_bare(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draft:
+def _cut_bare(draft: Draft, limits: CutLimits | None, context: BuildContext, coming_back: int) -> Draft:
     """The draft without reminders, within the window of history and within the room."""
     with_less_history = _cut_history(draft, context)
     if limits is None:
         return with_less_history
     if with_less_history.cut is None:
-        return _cut_for_room(draft, limits, context)
+        return _cut_for_room(draft, limits, context, coming_back)
     return _cut_rest(with_less_history, with_less_history.cut, draft, limits, context)
 
 
 # Decide.
 
 
-def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Draft:
-    """The draft within the room. A cut is made when it is due, and waits while it would free too little."""
+def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext, coming_back: int = 0) -> Draft:
+    """The draft within the room. A cut is made when it is due, and waits while it would free too little.
+
+    `coming_back` are tokens of a reminder that is dropped here, and written anew after the cut.
+    """
     tokens = context.scale.total(draft.tokens)
     if not limits.ask_for_cut(tokens, cold=context.cold):
         return draft
@@ -102,7 +107,8 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
         # enough.
         return draft
     progress = lower_to_target(draft, limits, context)
-    if not limits.is_worth_a_cut(tokens - progress.tokens):
+    freed = context.scale.total(draft.tokens - coming_back) - progress.tokens
+    if not limits.is_worth_a_cut(freed):
         return draft
     reason = CACHE_IS_COLD
     if tokens > limits.trigger:
