@@ -56,13 +56,11 @@ def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) ->
     If both ask for a cut, the history goes first, and what the room still needs is part of the same cut.
     Reminders are the first to yield: a cut leaves none of them.
     """
-    reminders = [entry for entry in draft.entries if is_reminder(entry)]
-    # The prompt gets a reminder again. If that counted as freed, each step of its turn could make one more cut.
-    coming_back = sum(entry.tokens for entry in reminders if entry.turn == draft.entries[-1].turn)
-    after = _cut_bare(_drop_reminders(draft, context), limits, context, coming_back)
+    bare = _drop_reminders(draft, context)
+    after = _cut_bare(bare, limits, context)
     if after.cut is None:
         return draft
-    first_reminder = reminders[0].ref if reminders else ""
+    first_reminder = next((entry.ref for entry in draft.entries if is_reminder(entry)), "")
     first = _find_earlier(first_reminder, after.cut.first, draft.entries)
     return msgspec.structs.replace(after, cut=msgspec.structs.replace(after.cut, first=first))
 
@@ -79,24 +77,21 @@ def _drop_reminders(draft: Draft, context: BuildContext) -> Draft:
     return msgspec.structs.replace(draft, entries=weighed, reminders=())
 
 
-def _cut_bare(draft: Draft, limits: CutLimits | None, context: BuildContext, coming_back: int) -> Draft:
+def _cut_bare(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draft:
     """The draft without reminders, within the window of history and within the room."""
     with_less_history = _cut_history(draft, context)
     if limits is None:
         return with_less_history
     if with_less_history.cut is None:
-        return _cut_for_room(draft, limits, context, coming_back)
+        return _cut_for_room(draft, limits, context)
     return _cut_rest(with_less_history, with_less_history.cut, draft, limits, context)
 
 
 # Decide.
 
 
-def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext, coming_back: int = 0) -> Draft:
-    """The draft within the room. A cut is made when it is due, and waits while it would free too little.
-
-    `coming_back` are tokens of a reminder that is dropped here, and written anew after the cut.
-    """
+def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Draft:
+    """The draft within the room. A cut is made when it is due, and waits while it would free too little."""
     tokens = context.scale.total(draft.tokens)
     if not limits.ask_for_cut(tokens, cold=context.cold):
         return draft
@@ -107,8 +102,9 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext, coming
         # enough.
         return draft
     progress = lower_to_target(draft, limits, context)
-    freed = context.scale.total(draft.tokens - coming_back) - progress.tokens
-    if not limits.is_worth_a_cut(freed):
+    # A cut that drops nothing but reminders frees nothing: the prompt gets one again, and each step of its
+    # turn would make one more such cut.
+    if not progress.changed or not limits.is_worth_a_cut(tokens - progress.tokens):
         return draft
     reason = CACHE_IS_COLD
     if tokens > limits.trigger:
@@ -130,10 +126,12 @@ def _cut_or_raise(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
 def lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
     """Lower entries down to the target, or as far as that can be done.
 
-    The budget is law: if the request cannot be sent otherwise, what the model pinned is lowered too.
+    The budget is law: what the model pinned, and what a rule of a tool holds, yields before what cannot be
+    recovered.
     """
     progress = _lower_unpinned(draft, limits, context)
-    if progress.tokens > limits.room and progress.held:
+    is_last_resort = progress.took_last_resort or progress.tokens > limits.room
+    if is_last_resort and progress.held:
         without_pins = msgspec.structs.replace(draft, held=frozenset())
         progress = _lower_unpinned(without_pins, limits, context)
     return list_hidden_names(progress)
@@ -239,6 +237,7 @@ def _lower_to_room(progress: CutProgress, sparing: Sparing) -> CutProgress:
     freed_too_little = progress.tokens_before - progress.tokens < limits.least
     goal = enough if freed_too_little else limits.room
     if progress.tokens > goal:
+        progress = msgspec.structs.replace(progress, took_last_resort=True)
         progress = take_moves(progress, last_resort, goal=enough, digest_limit=limits.room)
     if progress.tokens > limits.room:
         progress = take_moves(progress, last_resort, goal=enough, digest_limit=ONLY_RULES)
