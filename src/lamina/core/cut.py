@@ -382,8 +382,13 @@ def _take_out_history(
 
 
 def _omit_history(draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext) -> CutProgress:
-    """Leave the steps outside of the window out, with nothing in their place."""
-    return _take_all_moves(draft, omit_outside(outside, window.reason), ONE_LINE, context)
+    """Leave the steps outside of the window out, with nothing in their place.
+
+    The digests of the room stay: one that this cut wrote would be of the window, and the next build ends it.
+    """
+    return _take_all_moves(
+        draft, omit_outside(outside, window.reason), ONE_LINE, context, mergeable=frozenset()
+    )
 
 
 def _take_all_moves(
