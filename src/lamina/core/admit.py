@@ -255,6 +255,7 @@ def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -
         if entry.form is not Form.OMITTED and is_attachment(entry, kinds):
             attached.append(at)
             total += scale.body(entry)
+    # The sort is stable: among equals the one that was added first is lowered first.
     attached.sort(key=lambda at: -priority(kinds, entries[at].segment))
     for at in attached:
         if total <= cap.tokens:

@@ -163,6 +163,7 @@ def _keep_references(
     """
     progress = lower(draft)
     moved = draft
+    # It ends: content whose full form was moved has no reference left that could be lost again.
     while True:
         lost = find_lost_references(progress.request, context.kinds)
         lost_names = find_lost_names(progress.request)

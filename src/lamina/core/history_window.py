@@ -23,6 +23,8 @@ DIGEST = 800
 
 _NO_END = 2**31  # more messages than any conversation has
 
+# Ledgers in stores have this text, and it is read back: with other words, what an older window took out would
+# never come back.
 _BEYOND = "history beyond the last "
 _REASON = re.compile(_BEYOND + r"([\d,]+) messages", re.ASCII)
 """The reason of a cut, by which a wider window knows what a narrower one took out."""

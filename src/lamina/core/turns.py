@@ -284,6 +284,7 @@ def _find_last_turn_and_step(entries: Sequence[Entry]) -> tuple[int, int]:
 
     The system text has no turn of its own, so it does not count.
     """
+    # Not simply the last number: an aside has one of its own, and results before it are still to be answered.
     last_turn = 0
     last_step = 0
     for entry in entries:

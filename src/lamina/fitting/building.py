@@ -82,6 +82,7 @@ def build_request(fit: Fit, conditions: BuildConditions) -> Built:
     adds_tools = fit.policy.recall_mode("handles") == "tool"
     if adds_tools and RECALL_TOOL.name in fit.previous_ledger.own_tools:
         return _build(_add_own_tools(fit), conditions)
+    # First without them: most requests make no cut, and the tools come with the first one only.
     without_tools = _build(fit, conditions)
     cut = without_tools.envelope.cut
     if not adds_tools or cut is None or not _was_cut(without_tools.envelope.ledger):
