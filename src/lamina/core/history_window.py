@@ -168,18 +168,16 @@ def refs_up_to(entries: Sequence[Entry], outside: frozenset[int]) -> frozenset[R
 
 
 def _find_history_steps(entries: Sequence[Entry]) -> list[int]:
-    """The steps in which history has a message, oldest first."""
-    return sorted({entry.step for entry in entries if _counts_as_history(entry)})
-
-
-def _counts_as_history(entry: Entry) -> bool:
-    """Whether an entry is of a message of history that could be taken out.
+    """The steps in which history has a message that could be taken out, oldest first.
 
     What is pinned stays, and lamina's own lines are no messages of the conversation.
     """
-    if entry.segment.is_own or entry.segment.pinned:
-        return False
-    return _is_in_history(entry)
+    steps: set[int] = set()
+    for entry in entries:
+        may_be_taken = not entry.segment.is_own and not entry.segment.pinned
+        if may_be_taken and _is_in_history(entry):
+            steps.add(entry.step)
+    return sorted(steps)
 
 
 def _may_fold(entry: Entry, outside: frozenset[int]) -> bool:

@@ -129,7 +129,7 @@ class _Library:
         What cannot be recovered, such as text that the user marked, stays word for word.
         """
         size = len(text_of(entry.source.parts))
-        limit = self.layout.prior_limit_of(entry.segment.kind)
+        limit = self.layout.prior_limits.get(entry.segment.kind, self.layout.prior_limit)
         in_full = self._word(entry, size, limit=size, form=Form.FULL)
         if size <= limit or not recoverable(self.kinds, entry.segment):
             return in_full
