@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from lamina import Budget, BuildMemo, Entry, Envelope, Form, Layer, Ledger, Options, Role, Segment, build
 from lamina.core import CHARS4, arrange, remind, text_of
+from lamina.core.build import plan_cut
 from lamina.core.reminders import is_reminder
 from lamina.errors import LawBroken
 from lamina.segments import assistant, call, file, result, system, user
@@ -179,6 +180,24 @@ def test_a_reminder_that_comes_back_after_a_cut_is_no_reason_for_the_next_one() 
         log += [call("look", {}, id=str(number)), result("Nothing.", id=str(number))]
         envelope = build(log, budget=budget, counter=CHARS4, ledger=envelope.ledger)
         assert envelope.cut is None
+
+
+def test_a_plan_drops_reminders_as_the_cut_does() -> None:
+    log: list[Segment] = talk(66)
+    ledger: Ledger | None = None
+    planned: list[tuple[int, int]] = []
+    cuts: list[tuple[int, int]] = []
+    for number in range(66, 90):
+        asked = [*log, *tell(number), user(f"What was invoice {4700 + number // 2} for?")]
+        plan = plan_cut(asked, budget=BUDGET, ledger=ledger, counter=CHARS4)
+        envelope = fit(asked, ledger)
+        if envelope.cut is not None:
+            planned.append((plan.before, plan.after))
+            cuts.append((envelope.cut.before, envelope.cut.after))
+        log = [*asked, assistant("It was for that.")]
+        ledger = envelope.ledger
+    assert len(cuts) > 2
+    assert planned == cuts
 
 
 def test_others_words_are_quoted_in_the_models_voice() -> None:

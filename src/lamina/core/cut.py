@@ -476,9 +476,10 @@ class CutPlan(msgspec.Struct, frozen=True, kw_only=True):
 def preview_cut(draft: Draft, limits: CutLimits, context: BuildContext) -> CutPlan:
     """What a cut would do; nothing is changed.
 
-    A segment that a digest would stand for is listed too, with the form OMITTED.
+    A segment that a digest would stand for is listed too, with the form OMITTED. Reminders are dropped, as a
+    cut drops them, and not listed.
     """
-    progress = lower_to_target(draft, limits, context)
+    progress = lower_to_target(_drop_reminders(draft, context), limits, context)
     after_cut = finish_cut(progress, "planned")
     entries_after = {entry.ref: entry for entry in after_cut.entries}
     lowered: list[Lowered] = []
