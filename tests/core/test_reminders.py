@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lamina import Budget, BuildMemo, Entry, Envelope, Form, Layer, Ledger, Options, Role, Segment, build
 from lamina.core import CHARS4, arrange, remind, text_of
 from lamina.core.build import plan_cut
+from lamina.core.history_window import LastN
 from lamina.core.reminders import is_reminder
 from lamina.errors import LawBroken
 from lamina.segments import assistant, call, file, result, system, user
@@ -180,6 +181,17 @@ def test_a_reminder_that_comes_back_after_a_cut_is_no_reason_for_the_next_one() 
         log += [call("look", {}, id=str(number)), result("Nothing.", id=str(number))]
         envelope = build(log, budget=budget, counter=CHARS4, ledger=envelope.ledger)
         assert envelope.cut is None
+
+
+def test_a_window_that_takes_nothing_more_out_makes_no_cut_for_a_reminder() -> None:
+    """A step with a pinned part cannot be taken out, so that history stays longer than the window."""
+    pinned = result("The ledger.", id="r", name="read_file", pinned=True)
+    read = [user("Read it."), assistant("I will."), call("read_file", {}, id="r"), pinned]
+    log = [*read, assistant("Read."), *talk(8)[1:], user("What was invoice 4703 for?")]
+    first = fit(log, window=LastN(1, 0))
+    assert first.cut is not None
+    assert reminders_of(first)
+    assert fit(log, first.ledger, window=LastN(1, 0)).cut is None
 
 
 def test_a_plan_drops_reminders_as_the_cut_does() -> None:

@@ -355,7 +355,8 @@ def _cut_history(draft: Draft, context: BuildContext) -> Draft:
     if not outside:
         return draft
     progress = _take_out_history(draft, outside, window, context)
-    if progress.tokens >= progress.tokens_before:
+    # As in `_cut_for_room`: what reminders took is not freed.
+    if not progress.changed or progress.tokens >= progress.tokens_before:
         return draft
     return finish_cut(progress, window.reason)
 
