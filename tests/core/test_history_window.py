@@ -207,6 +207,22 @@ def test_a_window_without_a_digest_leaves_the_digests_of_the_room_alone() -> Non
     assert sum(envelope.cut is not None for envelope in envelopes) <= 6
 
 
+@pytest.mark.parametrize("window", [800, 1_200, 1_400])
+def test_a_window_without_a_digest_writes_no_digest_of_the_room_anew(window: int) -> None:
+    """It merged them under its own reason, and the next request sent everything again that they stood for."""
+    turns = [
+        [
+            user(f"question {n}: {WORDS * (n % 3 + 1)}", key=f"q{n}"),
+            call("read", {"path": f"{n}.py"}, id=f"c{n}", joins=False),
+            result(f"result {n}: {WORDS * 40}", id=f"c{n}", name="read", key=f"r{n}"),
+            assistant(f"answer {n}: {WORDS * (n % 4 + 1)}", key=f"a{n}"),
+        ]
+        for n in range(14)
+    ]
+    envelopes = played(turns, LastN(2, 6, digest=None), budget=Budget(window=window, reserve=0))
+    assert any(envelope.ledger.folds for envelope in envelopes)
+
+
 def test_the_answer_to_a_call_beyond_the_window_is_left_out_with_it() -> None:
     """The client deletes the result of such a call, so repair answers it, and no cut has seen that answer."""
     log = [one for turn in chat(4, steps=1) for one in turn] + [user("And?")]

@@ -485,6 +485,14 @@ def test_a_shortened_entry_of_the_library_has_its_handle() -> None:
     assert "recall" not in text_of(first.entry("a.md").parts)
 
 
+def test_what_is_hardly_longer_than_the_limit_stays_in_full_since_its_handle_would_be_longer() -> None:
+    text = ("word " * 1_002)[:5_010]
+    envelope = build(
+        [user("Read it."), file("a.py", text), assistant("Done."), user("And?")], options=HOISTED
+    )
+    assert (envelope.entry("a.py").layer, envelope.entry("a.py").form) == (Layer.LIBRARY, Form.FULL)
+
+
 def test_the_library_shortens_by_kind_where_that_is_asked_for() -> None:
     layout = Layout(library="hoisted", prior_limits={"note": 200})
     _, second = turns([file("a.md", SPEC), note("b.md", SPEC), user("1")], ask("2"), layout=layout)

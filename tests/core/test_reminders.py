@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from lamina import Budget, BuildMemo, Entry, Envelope, Form, Layer, Ledger, Options, Role, Segment, build
 from lamina.core import CHARS4, arrange, remind, text_of
+from lamina.core.build import plan_cut
+from lamina.core.history_window import LastN
 from lamina.core.reminders import is_reminder
 from lamina.errors import LawBroken
 from lamina.segments import assistant, call, file, result, system, user
@@ -166,6 +168,48 @@ def test_a_cut_leaves_no_reminder_but_that_of_the_question() -> None:
         envelope = fit(log[:-1], envelope.ledger)
     assert asked
     assert not envelope.ledger.reminders
+
+
+def test_a_reminder_that_comes_back_after_a_cut_is_no_reason_for_the_next_one() -> None:
+    budget = Budget(window=8_000, reserve=0, working=700)
+    question = f"What are the invoices for {', '.join(GOODS)} from {', '.join(CITIES)}?"
+    log = [*talk(TURNS), user(question)]
+    envelope = build(log, budget=budget, counter=CHARS4)
+    assert envelope.cut is not None
+    assert reminders_of(envelope)
+    for number in range(4):
+        log += [call("look", {}, id=str(number)), result("Nothing.", id=str(number))]
+        envelope = build(log, budget=budget, counter=CHARS4, ledger=envelope.ledger)
+        assert envelope.cut is None
+
+
+def test_a_window_that_takes_nothing_more_out_makes_no_cut_for_a_reminder() -> None:
+    """A step with a pinned part cannot be taken out, so that history stays longer than the window."""
+    pinned = result("The ledger.", id="r", name="read_file", pinned=True)
+    read = [user("Read it."), assistant("I will."), call("read_file", {}, id="r"), pinned]
+    log = [*read, assistant("Read."), *talk(8)[1:], user("What was invoice 4703 for?")]
+    first = fit(log, window=LastN(1, 0))
+    assert first.cut is not None
+    assert reminders_of(first)
+    assert fit(log, first.ledger, window=LastN(1, 0)).cut is None
+
+
+def test_a_plan_drops_reminders_as_the_cut_does() -> None:
+    log: list[Segment] = talk(66)
+    ledger: Ledger | None = None
+    planned: list[tuple[int, int]] = []
+    cuts: list[tuple[int, int]] = []
+    for number in range(66, 90):
+        asked = [*log, *tell(number), user(f"What was invoice {4700 + number // 2} for?")]
+        plan = plan_cut(asked, budget=BUDGET, ledger=ledger, counter=CHARS4)
+        envelope = fit(asked, ledger)
+        if envelope.cut is not None:
+            planned.append((plan.before, plan.after))
+            cuts.append((envelope.cut.before, envelope.cut.after))
+        log = [*asked, assistant("It was for that.")]
+        ledger = envelope.ledger
+    assert len(cuts) > 2
+    assert planned == cuts
 
 
 def test_others_words_are_quoted_in_the_models_voice() -> None:

@@ -11,7 +11,7 @@ from lamina import Budget, Envelope, Form, Options, RequestHead, Segment, build
 from lamina.core import Cap, Layout
 from lamina.core.cut_target import PRICING, Growth, Rates, choose_target
 from lamina.core.values import Preference
-from lamina.segments import assistant, excerpt, file, note, system, thinking, user
+from lamina.segments import assistant, excerpt, file, memory, note, selected_text, system, thinking, user
 from tests.core.conversations import LETTERS, read_file
 
 AN_HOUR = 3_600
@@ -117,16 +117,30 @@ def test_over_the_cap_what_was_added_first_is_lowered_first_among_equals() -> No
     assert forms_of(*attached, cap=0) == [Form.STUB] * 4
 
 
+@pytest.mark.parametrize("form", [Form.COMPACT, Form.STUB])
+def test_a_cap_leaves_what_cannot_be_recovered_as_it_is(form: Form) -> None:
+    attached = (selected_text("It is said. " * 500, key="selected"), file("f.txt", "f" * 1_000, key="file"))
+    assert forms_of(*attached, cap=100, form=form)[0] is Form.FULL
+
+
 # The last step.
 
 
-@pytest.mark.parametrize("is_thinking", [False, True], ids=["a result is last", "thinking is last"])
-def test_the_last_step_is_sent_in_full_also_if_the_model_thinks_after_it(*, is_thinking: bool) -> None:
+@pytest.mark.parametrize(
+    "after",
+    [
+        (),
+        (thinking("What does that mean?", joins=False),),
+        (thinking("What does that mean?", joins=False), memory("likes brevity")),
+        (thinking("What does that mean?", joins=False), system("Be brief.")),
+    ],
+    ids=["a result is last", "thinking is last", "a changed section is last", "system text is last"],
+)
+def test_the_last_step_is_sent_in_full_also_if_something_stands_after_it(after: tuple[Segment, ...]) -> None:
     log = [user("Read them all.")]
     for number in range(6):
         log += read_file(f"{number}.py", f"{number} " * 500, number)
-    if is_thinking:
-        log.append(thinking("What does that mean?", joins=False))
+    log += after
     envelope = build(log, budget=Budget(window=1_700, reserve=0, keep_last=0), counter=LETTERS)
     assert envelope.entry("r5").form is Form.FULL
     assert envelope.entry("r4").form is not Form.FULL

@@ -12,8 +12,8 @@ from lamina import BadInput, Budget, BuildMemo, Envelope, Form, Options, Policy,
 from lamina.core import CHARS4, Raw, text_of
 from lamina.core.tool_rules import WHOLE_PART, ToolRule, ToolRules, find_rule
 from lamina.fitting.policy import load_policy
-from lamina.segments import assistant, call, result, system, user
-from tests.core.conversations import build_each
+from lamina.segments import assistant, call, result, selected_text, system, user
+from tests.core.conversations import build_each, build_next
 
 BUDGET = Budget(window=4_000, reserve=0)
 CODEWORD = "zeppelin_4711"
@@ -90,6 +90,17 @@ def test_a_whole_result_yields_to_the_room() -> None:
     )
     assert tight.tokens <= 1_700
     assert forms_of(tight, "read_spec") != [Form.FULL]
+
+
+def test_a_whole_result_yields_before_what_cannot_be_recovered() -> None:
+    log = [system("You are careful."), user("Review all of it."), *use_tool("read_spec", 0, lines=90)]
+    log += [assistant("Done."), user("And this."), selected_text("It is about marbles. " * 80, key="marked")]
+    for number in range(1, 4):
+        log += use_tool("read_file", number, lines=20)
+    budget = Budget(window=1_000, reserve=0)
+    envelope = build_next(log, budget=budget, options=Options(tools={"read_spec": "whole"}))
+    assert envelope.entry("marked").form is Form.FULL
+    assert forms_of(envelope, "read_spec") != [Form.FULL]
 
 
 def test_results_of_a_short_tool_go_first() -> None:

@@ -14,7 +14,7 @@ from lamina.core.cut_target import PRICING, Rates, choose_working, derive_limits
 from lamina.fitting.policy import load_policy
 from lamina.fitting.server_reports import extend_budget
 from lamina.segments import assistant, call, result, system, user
-from tests.core.conversations import build_each
+from tests.core.conversations import build_each, build_next
 from tests.dialects.wires import WIRES, Call, Result
 
 LIMITED = Budget(window=40_000, reserve=0)
@@ -85,6 +85,14 @@ def test_every_law_holds_and_a_memo_changes_no_byte(sizes: list[int], working: i
     assert [each.prefix for each in with_memo] == [
         each.prefix for each in grow(sizes, budget, with_memo=False)
     ]
+
+
+def test_few_words_are_those_that_are_few_beside_the_working_window() -> None:
+    log: list[Segment] = []
+    for number in range(150):
+        log += [user(f"Item {number} goes to shelf {number * 7 % 31}."), assistant("Noted. " * 40)]
+    log += [assistant("Noted. " * 100), user("Thanks.")]
+    build_next(log, budget=Budget(window=40_000, reserve=0, working=2_500))
 
 
 def test_no_request_under_the_trigger_that_doors_ask_for_is_cut() -> None:

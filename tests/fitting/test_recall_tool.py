@@ -72,6 +72,18 @@ def test_the_tool_comes_with_a_cut_and_never_makes_one(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+def test_it_goes_if_the_window_has_become_too_small_for_it(dialect: str) -> None:
+    """A request that fits without lamina's own tool was refused for it."""
+    first = fit(make_request(dialect, 30), 3_000)
+    assert first.has_recall
+    request = make_request(dialect, 31)
+    small = fit(request, find_floor(request), first.ledger)
+    assert not small.has_recall
+    assert small.envelope.cut is not None
+    assert fit(make_request(dialect, 32), 3_000, small.ledger).has_recall
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_it_stays_if_the_client_changes_its_own_tools_or_goes_back(dialect: str) -> None:
     cut = fit(make_request(dialect, 30), 3_000)
     assert cut.has_recall

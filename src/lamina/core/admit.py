@@ -242,7 +242,8 @@ def _may_shorten(entry: Entry, kinds: Kinds) -> bool:
 def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -> Draft:
     """Bring attachments under their cap: the least important of the new ones first, then the first added.
 
-    What was sent before stays as it was sent. If the cap cannot be kept without it, a note says so.
+    What was sent before stays as it was sent, and what cannot be recovered stays whole. If the cap cannot be
+    kept without these, a note says so.
     """
     kinds = context.kinds
     scale = context.scale
@@ -254,12 +255,16 @@ def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -
         if entry.form is not Form.OMITTED and is_attachment(entry, kinds):
             attached.append(at)
             total += scale.body(entry)
+    # The sort is stable: among equals the one that was added first is lowered first.
     attached.sort(key=lambda at: -priority(kinds, entries[at].segment))
     for at in attached:
         if total <= cap.tokens:
             break
         entry = entries[at]
         if at < start or entry.segment.pinned or entry.form <= cap.form:
+            continue
+        # A cap is no want of room, and nothing else makes up for what cannot be recovered.
+        if not recoverable(kinds, entry.segment):
             continue
         lowered = lower_entry(entry, cap.form, "over the cap on attachments", wording=context.wording)
         gain = scale.gain(entry, lowered)
@@ -269,6 +274,6 @@ def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -
             lines[entry.ref] = make_line(lowered)
     notes = draft.notes
     if total > cap.tokens:
-        left = "what is left is pinned, or was sent before"
+        left = "what is left is pinned, cannot be recovered, or was sent before"
         notes += (f"attachments take {total:,} tokens, over their cap of {cap.tokens:,}: {left}",)
     return msgspec.structs.replace(draft, entries=entries, lines=lines, notes=notes, standing_tokens=None)

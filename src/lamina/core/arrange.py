@@ -359,6 +359,7 @@ def _extend_front(
     last_sent = find_last_sent(stream)
     weighed = weigh_entries(referred.entries, context.scale, prefix=front.prefix, last_sent=last_sent)
     open_at = find_open_turn(weighed, front.position.turn)
+    # If all of these entries are of the last turn, it may have begun before them.
     if open_at > 0 or find_last_turn(stream) != max(front.position.turn, 0):
         open_at += front.count
     else:

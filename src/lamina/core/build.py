@@ -79,6 +79,7 @@ def build(
     if budget is not None:
         draft = _read_wishes(draft, budget, context)
         draft = msgspec.structs.replace(draft, standing_tokens=count_standing(draft, checkpoint))
+        # What pins and rules hold counts as fixed, and a target is chosen above what is fixed.
         limits = _find_limits(budget, draft, context)
         draft = _note_budget(draft, budget, context)
     draft = admit(draft, limits, context)
@@ -88,6 +89,7 @@ def build(
     if _may_need_cut(draft, limits, context):
         with phase("compaction"):
             draft = _note_working(cut_to_fit(draft, limits, context), limits)
+    # After the cut: what it has lowered may be quoted, and a reminder causes no cut of its own request.
     if limits is not None and options.remind:
         draft = remind(draft, limits.room, context)
     envelope = seal(draft, context, limits=limits, change=change)

@@ -102,7 +102,9 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
         # enough.
         return draft
     progress = lower_to_target(draft, limits, context)
-    if not limits.is_worth_a_cut(tokens - progress.tokens):
+    # A cut that drops nothing but reminders frees nothing: the prompt gets one again, and each step of its
+    # turn would make one more such cut.
+    if not progress.changed or not limits.is_worth_a_cut(tokens - progress.tokens):
         return draft
     reason = CACHE_IS_COLD
     if tokens > limits.trigger:
@@ -124,10 +126,12 @@ def _cut_or_raise(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
 def lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
     """Lower entries down to the target, or as far as that can be done.
 
-    The budget is law: if the request cannot be sent otherwise, what the model pinned is lowered too.
+    The budget is law: what the model pinned, and what a rule of a tool holds, yields before what cannot be
+    recovered.
     """
     progress = _lower_unpinned(draft, limits, context)
-    if progress.tokens > limits.room and progress.held:
+    is_last_resort = progress.took_last_resort or progress.tokens > limits.room
+    if is_last_resort and progress.held:
         without_pins = msgspec.structs.replace(draft, held=frozenset())
         progress = _lower_unpinned(without_pins, limits, context)
     return list_hidden_names(progress)
@@ -159,6 +163,7 @@ def _keep_references(
     """
     progress = lower(draft)
     moved = draft
+    # It ends: content whose full form was moved has no reference left that could be lost again.
     while True:
         lost = find_lost_references(progress.request, context.kinds)
         lost_names = find_lost_names(progress.request)
@@ -233,6 +238,7 @@ def _lower_to_room(progress: CutProgress, sparing: Sparing) -> CutProgress:
     freed_too_little = progress.tokens_before - progress.tokens < limits.least
     goal = enough if freed_too_little else limits.room
     if progress.tokens > goal:
+        progress = msgspec.structs.replace(progress, took_last_resort=True)
         progress = take_moves(progress, last_resort, goal=enough, digest_limit=limits.room)
     if progress.tokens > limits.room:
         progress = take_moves(progress, last_resort, goal=enough, digest_limit=ONLY_RULES)
@@ -349,7 +355,8 @@ def _cut_history(draft: Draft, context: BuildContext) -> Draft:
     if not outside:
         return draft
     progress = _take_out_history(draft, outside, window, context)
-    if progress.tokens >= progress.tokens_before:
+    # As in `_cut_for_room`: what reminders took is not freed.
+    if not progress.changed or progress.tokens >= progress.tokens_before:
         return draft
     return finish_cut(progress, window.reason)
 
@@ -377,8 +384,13 @@ def _take_out_history(
 
 
 def _omit_history(draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext) -> CutProgress:
-    """Leave the steps outside of the window out, with nothing in their place."""
-    return _take_all_moves(draft, omit_outside(outside, window.reason), ONE_LINE, context)
+    """Leave the steps outside of the window out, with nothing in their place.
+
+    The digests of the room stay: one that this cut wrote would be of the window, and the next build ends it.
+    """
+    return _take_all_moves(
+        draft, omit_outside(outside, window.reason), ONE_LINE, context, mergeable=frozenset()
+    )
 
 
 def _take_all_moves(
@@ -465,9 +477,10 @@ class CutPlan(msgspec.Struct, frozen=True, kw_only=True):
 def preview_cut(draft: Draft, limits: CutLimits, context: BuildContext) -> CutPlan:
     """What a cut would do; nothing is changed.
 
-    A segment that a digest would stand for is listed too, with the form OMITTED.
+    A segment that a digest would stand for is listed too, with the form OMITTED. Reminders are dropped, as a
+    cut drops them, and not listed.
     """
-    progress = lower_to_target(draft, limits, context)
+    progress = lower_to_target(_drop_reminders(draft, context), limits, context)
     after_cut = finish_cut(progress, "planned")
     entries_after = {entry.ref: entry for entry in after_cut.entries}
     lowered: list[Lowered] = []

@@ -80,6 +80,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     `entries` are its entries with the moves taken so far, `folded` the positions that go under digests,
     `lines` the new lines and `folds` all folds, old and new. `request` are the entries as they would be sent
     now, and `tokens` their size. `exhausted`: nothing more could be lowered to reach the goal.
+    `took_last_resort`: what cannot be recovered was lowered, or might have been.
 
     `current` are the positions of the prompt and the last step, `held` those that the model pinned or
     a rule of tools holds, `released` those that the model let go. `tool_rules` has the rules of tools by
@@ -110,6 +111,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     request: list[Entry]
     tokens: int
     exhausted: bool = False
+    took_last_resort: bool = False
     held: frozenset[int] = frozenset()
     released: frozenset[int] = frozenset()
     written: dict[tuple[tuple[Ref, ...], DigestSize, int | None], Fold] = msgspec.field(default_factory=dict)

@@ -227,6 +227,7 @@ def derive_limits(
         pricing = PRICING[prefer]
         growth = measure_growth(entries)
         target = choose_target(above, trigger, growth, rates, fixed=fixed - below, pricing=pricing)
+        # A target nearer to the trigger would be that of a cut which frees too little, and waits.
         target = min(target, trigger - least)
         least_spared = _find_least_spared(above, pricing)
     else:

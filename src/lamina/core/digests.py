@@ -298,6 +298,7 @@ def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int
                 runs.append([])
             runs[-1].append(at)
             in_run = True
+        # Only a message of somebody ends a run: two digests side by side would each have a title and tags.
         elif is_message(entry):
             in_run = False
     return runs

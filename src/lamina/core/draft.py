@@ -296,6 +296,7 @@ def _lacks_repeated_text(pieces: Pieces) -> bool:
     omitted_text = {entry.content for entry in pieces.front.entries if entry.why == SAME_TEXT_LATER}
     if not omitted_text:
         return False
+    # A copy that is sent within the front stands for the older ones, whatever comes after it.
     omitted_text -= {entry.content for entry in find_sent(pieces.front.entries)}
     for entry in pieces.first + pieces.second:
         if entry.role is Role.SYSTEM:

@@ -23,6 +23,8 @@ DIGEST = 800
 
 _NO_END = 2**31  # more messages than any conversation has
 
+# Ledgers in stores have this text, and it is read back: with other words, what an older window took out would
+# never come back.
 _BEYOND = "history beyond the last "
 _REASON = re.compile(_BEYOND + r"([\d,]+) messages", re.ASCII)
 """The reason of a cut, by which a wider window knows what a narrower one took out."""
@@ -166,18 +168,16 @@ def refs_up_to(entries: Sequence[Entry], outside: frozenset[int]) -> frozenset[R
 
 
 def _find_history_steps(entries: Sequence[Entry]) -> list[int]:
-    """The steps in which history has a message, oldest first."""
-    return sorted({entry.step for entry in entries if _counts_as_history(entry)})
-
-
-def _counts_as_history(entry: Entry) -> bool:
-    """Whether an entry is of a message of history that could be taken out.
+    """The steps in which history has a message that could be taken out, oldest first.
 
     What is pinned stays, and lamina's own lines are no messages of the conversation.
     """
-    if entry.segment.is_own or entry.segment.pinned:
-        return False
-    return _is_in_history(entry)
+    steps: set[int] = set()
+    for entry in entries:
+        may_be_taken = not entry.segment.is_own and not entry.segment.pinned
+        if may_be_taken and _is_in_history(entry):
+            steps.add(entry.step)
+    return sorted(steps)
 
 
 def _may_fold(entry: Entry, outside: frozenset[int]) -> bool:

@@ -78,10 +78,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             return self.library == "hoisted"
         return self.results == "turn"
 
-    def prior_limit_of(self, kind: str) -> int:
-        """Characters of an attachment of this kind in the library; longer ones are shortened."""
-        return self.prior_limits.get(kind, self.prior_limit)
-
 
 def moves_sent_text(layout: Layout) -> bool:
     """Whether the end of a turn moves or leaves out what was sent, so that each turn begins an epoch."""
@@ -140,20 +136,12 @@ def omit_covered(entries: list[Entry], kinds: Kinds) -> list[Entry]:
 
     Of several summaries each works on what the ones before it left.
     """
-    covers = [entry for entry in entries if _is_cover(entry)]
+    sent = [entry for entry in entries if entry.form is Form.FULL]
+    # A digest has covers as well, but a fold of the ledger lays it.
+    covers = [entry for entry in sent if entry.segment.covers and not entry.segment.is_own]
     for cover in covers:
         entries = _apply_cover(entries, cover, kinds)
     return entries
-
-
-def _is_cover(entry: Entry) -> bool:
-    """Whether an entry is a summary that a client put in, and not a digest of lamina's own.
-
-    A digest has covers as well, but a fold of the ledger laid it.
-    """
-    if not entry.segment.covers or entry.segment.is_own:
-        return False
-    return entry.form is Form.FULL
 
 
 def _apply_cover(entries: list[Entry], cover: Entry, kinds: Kinds) -> list[Entry]:

@@ -121,6 +121,7 @@ def apply_ledger(
     reworded: dict[Ref, LedgerLine] = {}
     if lines:
         entries, reworded = _lower_again(entries, lines | followed, wording, folded=folded)
+    # If nothing has ended it must stay the same object: by that a memo sees that no form has changed.
     if len(lines) < len(ledger.lines) or len(folds) < len(ledger.folds):
         ledger = msgspec.structs.replace(ledger, lines=lines, folds=folds)
     if folds and with_folds:

@@ -20,9 +20,9 @@ from lamina.core.entries import (
     omit,
     omit_by_ref,
 )
-from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
 from lamina.core.layout import Layout
+from lamina.core.lowering import replace_parts
 from lamina.core.scale import Scale
 from lamina.core.text.tags import escape_attribute
 from lamina.core.turns import OWN_TURN_ONLY
@@ -62,7 +62,7 @@ def hoist_attachments(
     The library stands behind the system text, under a title. What an attachment leaves behind in its old
     place is omitted with a reason.
     """
-    library = _Library(ledger, layout, kinds, wording)
+    library = _Library(ledger, layout, kinds, wording, scale)
     rest: list[Entry] = []
     for entry in entries:
         is_earlier = entry.turn < turn and entry.form is not Form.OMITTED
@@ -89,10 +89,11 @@ class _Library:
     `lowered` are the refs of entries of which a cut left a handle at most.
     """
 
-    def __init__(self, ledger: Ledger, layout: Layout, kinds: Kinds, wording: Wording) -> None:
+    def __init__(self, ledger: Ledger, layout: Layout, kinds: Kinds, wording: Wording, scale: Scale) -> None:
         self.layout = layout
         self.kinds = kinds
         self.wording = wording
+        self.scale = scale
         self.attachments: dict[str, Entry] = {}
         self.lowered = frozenset(ref for ref, line in ledger.lines.items() if line.form < Form.COMPACT)
 
@@ -128,19 +129,22 @@ class _Library:
         What cannot be recovered, such as text that the user marked, stays word for word.
         """
         size = len(text_of(entry.source.parts))
-        limit = self.layout.prior_limit_of(entry.segment.kind)
-        if not recoverable(self.kinds, entry.segment):
-            limit = max(limit, size)
+        limit = self.layout.prior_limits.get(entry.segment.kind, self.layout.prior_limit)
+        in_full = self._word(entry, size, limit=size, form=Form.FULL)
+        if size <= limit or not recoverable(self.kinds, entry.segment):
+            return in_full
+        compact = self._word(entry, size, limit=limit, form=Form.COMPACT)
+        # The handle takes more than a text loses that is hardly longer than the limit.
+        if self.scale.body(compact) >= self.scale.body(in_full):
+            return in_full
+        return compact
+
+    def _word(self, entry: Entry, size: int, *, limit: int, form: Form) -> Entry:
+        """The attachment in the words of the library, in at most so many characters of its text."""
         place = WordingPlace(turn=entry.turn, size=size, in_library=True)
         parts = self.wording.prior(entry.source, entry.content, limit=limit, place=place)
-        form = Form.FULL if size <= limit else Form.COMPACT
-        return msgspec.structs.replace(
-            entry,
-            layer=Layer.LIBRARY,
-            parts=parts,
-            sent=parts_digest(entry.role, parts),
-            form=form,
-            why="in the library",
+        return replace_parts(
+            msgspec.structs.replace(entry, layer=Layer.LIBRARY), form, parts, "in the library"
         )
 
 

@@ -218,6 +218,7 @@ class PassageIndex:
         for first, folded in self._giants:
             place = folded.find(term)
             while place >= 0:
+                # At the beginning of a text -1 counts as 0, so that nothing stands before the term.
                 is_inside = has_words and _WORD.match(folded, place - 1, place)
                 goes_on = ends_word and _WORD.match(folded, place + len(term))
                 if not is_inside and not goes_on:
@@ -242,6 +243,7 @@ def _split_passages(text: str) -> Iterable[tuple[int, int]]:
     for sentence_start, end in find_sentences(text):
         start = sentence_start
         while end - start > LONGEST_SENTENCE:
+            # Not in its first half: a lone space near the beginning would leave a piece of one word.
             cut = text.rfind(" ", start + LONGEST_SENTENCE // 2, start + LONGEST_SENTENCE)
             if cut < 0:
                 cut = start + LONGEST_SENTENCE

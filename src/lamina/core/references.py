@@ -139,6 +139,7 @@ def _refer(
     entry: Entry, copy: FullCopy, line: LedgerLine | None, wording: Wording, scale: Scale
 ) -> tuple[Entry, int]:
     """A reference to this copy, and the limit for its ledger line. One that was sent stays as it is."""
+    # One that was sent keeps its words, even if a shorter one would do now: the counter may have changed.
     if line is None or not is_reference_line(line):
         return _make_reference(entry, copy.ref, wording, scale)
     if line.form is Form.OMITTED:

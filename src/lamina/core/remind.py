@@ -80,9 +80,11 @@ def remind(draft: Draft, room: int, context: BuildContext) -> Draft:
     and the prompt has a new one even in the middle of its turn.
     """
     entries = draft.entries
-    prompt_at = None
-    if _may_have_sources(draft):
-        prompt_at = _find_prompt(entries)
+    # A log with summaries, which lower what they cover, leaves no front.
+    was_lowered = draft.lines or draft.ledger.lines or draft.folds or draft.next_front is None
+    if not was_lowered:
+        return draft
+    prompt_at = _find_prompt(entries)
     if prompt_at is None:
         return draft
     if _is_settled(draft, prompt_at, context):
@@ -144,11 +146,6 @@ def _find_prompt(entries: Sequence[Entry]) -> int | None:
                 first -= 1
             return first
     return None
-
-
-def _may_have_sources(draft: Draft) -> bool:
-    """Whether anything was lowered. A log with summaries, which lower what they cover, leaves no front."""
-    return bool(draft.lines or draft.ledger.lines or draft.folds) or draft.next_front is None
 
 
 def find_sources(draft: Draft, prompt_at: int, tool_rules: ToolRules) -> list[Entry]:

@@ -155,7 +155,8 @@ class _Scan:
         calls come first, and the segment opens a new message.
         """
         entry = self._identify(segment)
-        if self._follows_ended_request(entry):
+        goes_on = entry.role is Role.ASSISTANT and not entry.opens
+        if goes_on and self._awaits_results() and self._request_ended_here():
             self.close()
             entry = msgspec.structs.replace(entry, opens=True)
         self._take_entry(entry)
@@ -260,15 +261,6 @@ class _Scan:
         if self.wording.tagged and entry.parts:
             return False
         return is_empty(entry.parts)
-
-    def _follows_ended_request(self, entry: Entry) -> bool:
-        """Whether an earlier request ended just before this entry, within the model's message.
-
-        Its calls were answered then, so the model's message goes on as a new one after the answers.
-        """
-        if entry.opens or entry.role is not Role.ASSISTANT:
-            return False
-        return self._awaits_results() and self._request_ended_here()
 
     def _request_ended_here(self) -> bool:
         """Whether an earlier request ended after the last entry that is sent, as the ledger remembers it."""

@@ -400,6 +400,7 @@ def _flatten_parameters(parameters: Mapping[Any, Any], *, depth: int) -> Iterato
         if not isinstance(original_name, str):
             continue
         name = snake(original_name)
+        # The depth is bounded, since a hostile request may nest `config` in `config` without an end.
         may_be_opened = name in _PARAMETER_HOLDERS and depth < len(_PARAMETER_HOLDERS)
         if may_be_opened and isinstance(value, Mapping):
             yield from _flatten_parameters(value, depth=depth + 1)

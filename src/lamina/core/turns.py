@@ -284,6 +284,7 @@ def _find_last_turn_and_step(entries: Sequence[Entry]) -> tuple[int, int]:
 
     The system text has no turn of its own, so it does not count.
     """
+    # Not simply the last number: an aside has one of its own, and results before it are still to be answered.
     last_turn = 0
     last_step = 0
     for entry in entries:
@@ -308,10 +309,13 @@ def _find_last_words(entries: Sequence[Entry], last_turn: int) -> int:
 
 
 def is_aside(entry: Entry) -> bool:
-    """Whether the model neither says nor does anything here: thinking, or an item of the provider's own.
+    """Whether nobody says or does anything here: thinking, an item of the provider's own, or system text.
 
-    Such a block may stand after the last step without beginning a new one.
+    Such a block may stand after the last step without beginning a new one. System text after loose thinking
+    has the step of that thinking.
     """
+    if entry.role is Role.SYSTEM:
+        return True
     return entry.role is Role.ASSISTANT and begins_with(entry.segment.parts, Thinking | Raw)
 
 

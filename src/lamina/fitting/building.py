@@ -76,12 +76,13 @@ def build_request(fit: Fit, conditions: BuildConditions) -> Built:
     """Build the envelope, with lamina's tools from a cut on: that changes the prefix anyway.
 
     A tool that was added stays for good. To take it away would change the first bytes of the prefix, and all
-    thinking is bound to these. If it does not fit beside what must be sent, the cut is made without it, and
-    the next cut tries again.
+    thinking is bound to these. If it does not fit beside what must be sent, the request is built without it,
+    and the next cut tries again.
     """
     adds_tools = fit.policy.recall_mode("handles") == "tool"
     if adds_tools and RECALL_TOOL.name in fit.previous_ledger.own_tools:
-        return _build(_add_own_tools(fit), conditions)
+        return _build_with_tools_if_they_fit(fit, conditions)
+    # First without them: most requests make no cut, and the tools come with the first one only.
     without_tools = _build(fit, conditions)
     cut = without_tools.envelope.cut
     if not adds_tools or cut is None or not _was_cut(without_tools.envelope.ledger):
@@ -96,6 +97,21 @@ def build_request(fit: Fit, conditions: BuildConditions) -> Built:
     except BudgetExceeded:
         return without_tools
     return Built(fit=with_tools, envelope=_note_tools(built.envelope, with_tools.own_tools, cut.reason))
+
+
+def _build_with_tools_if_they_fit(fit: Fit, conditions: BuildConditions) -> Built:
+    """Build the envelope with the tools that lamina added before.
+
+    A valid request goes before a stable prefix. In a window that has become too small for these tools, it is
+    built without them, unless the latest thinking is bound to them.
+    """
+    try:
+        return _build(_add_own_tools(fit), conditions)
+    except BudgetExceeded:
+        without_tools = _build(fit, conditions)
+        if keeps_head(without_tools.envelope, fit.target, drop_block=fit.drop_block):
+            raise
+        return without_tools
 
 
 def _add_own_tools(fit: Fit) -> Fit:

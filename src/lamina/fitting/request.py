@@ -464,6 +464,7 @@ def _is_unchanged(envelope: Envelope, memo: RequestMemo) -> bool:
             return False
         if entry.parts is not segment.parts or entry.role is not segment.role:
             return False
+    # Only that entries are as they came is remembered. What repairs rewrote is asked anew below.
     memo.unchanged = envelope.entries
     # What an earlier request sent in another wire form, rendering has to write that way again.
     rewritten = find_mended_refs(envelope.ledger.repairs)

@@ -115,10 +115,10 @@ def _check_users_voice(
 def what_the_user_said_is_not_lost_in_silence(case: Case) -> Iterator[str]:
     """The user's words stand word for word while they are few; of more of them, the standing rules do.
 
-    Few are those that together take at most a tenth of the room. Nobody can ask for a rule that nobody knows
-    of, so a cut gives up everything else before it. A yes says nothing without what it accepts, so that can
-    be read too. What was lowered by an older cut had its own room then, and a window over history takes out
-    what its caller chose.
+    Few are those that together take at most a tenth of the room, or of the working window. Nobody can ask
+    for a rule that nobody knows of, so a cut gives up everything else before it. A yes says nothing without
+    what it accepts, so that can be read too. What was lowered by an older cut had its own room then, and a
+    window over history takes out what its caller chose.
     """
     room = case.envelope.room
     if case.envelope.cut is None or room is None or case.options.window is not None:
@@ -137,8 +137,13 @@ def _find_unsaid(case: Case, room: int) -> Iterator[str]:
     entries = case.envelope.entries
     users_entries = [entry for entry in entries if is_users_text(entry)]
     tokens = sum(case.counter.count(text_of(entry.segment.parts)) for entry in users_entries)
+    free = room - min(count_fixed(entries), room)
+    working = case.inputs.budget.working if case.inputs and case.inputs.budget else None
+    if working is not None:
+        room = min(room, working)
+        free = min(free, working)
     are_few = tokens <= room // VERBATIM_PART
-    rules_room = (room - min(count_fixed(entries), room)) * RULES_SHARE // 1000
+    rules_room = free * RULES_SHARE // 1000
     longest = rules_room // max(len(users_entries), 1)  # a longer rule may have had no room beside the others
     fold_of = map_covered(case.envelope.ledger.folds)
     lowered_now = find_lowered_now(case)

@@ -48,6 +48,7 @@ _ERROR = re.compile(
     r"Traceback|Error:|error:|error\[|FAILED|fatal:|panicked at|"
     r"(?:[Ee]xit(?:ed with)?[ _](?:code|status)|returncode)[\"':= ]{0,4}-?(?:[1-9]|0[1-9])"
 )
+# Each alternative of `_ERROR` has one of these in it: a new one there needs its word here.
 _ERROR_WORDS = ("Traceback", "rror:", "rror[", "FAILED", "fatal:", "panicked at", "xit", "returncode")
 _WORD = re.compile(rf"[^{WHITE_SPACE}\"'`<>()\[\]{{}},;|=*?$!&\\#]+")
 _LETTER = re.compile(r"[A-Za-z]")
