@@ -188,6 +188,10 @@ class Session:
         """Let one task at a time use the session, while it is open."""
         self.check_open()
         async with self._lock:
+            if self._stored.stale:
+                # An append failed or was cancelled after it had begun. Whoever goes on without a look at the
+                # store sends the request of before, and its answer is stored after a turn that it is not for.
+                await self._writer.load()
             yield
 
     @property
@@ -400,7 +404,9 @@ class Session:
             self._builder.refuse_missing()
             self._writer.begin_turn()
             calls = list_open_calls(self.log)
-            segments = make_results(results, calls)
+            # Some servers give every call the same id. What the application returns is of its own tools.
+            apps_first = sorted(calls, key=self.is_own_call)
+            segments = make_results(results, apps_first)
             situation = ToolSituation(log=self.log, ledger=self.ledger, envelope=self._writer.find_envelope())
             unanswered = list_unanswered(calls, segments)
             segments += await answer_own_calls(unanswered, self._builder, self._stored, situation)

@@ -69,7 +69,7 @@ class TurnWriter:
             self.stored.notes += ranked.notes
 
         async def write() -> None:
-            group = await self._make_group(segments, opens_turn=opens_turn)
+            group = self._make_group(segments, opens_turn=opens_turn)
             before = self.stored.state.after_append()
             with self.watch.phase("build"):
                 envelope = self.builder.build(
@@ -95,7 +95,7 @@ class TurnWriter:
         """Add segments as one group, without a request."""
 
         async def write() -> None:
-            group = await self._make_group(segments, opens_turn=opens_turn)
+            group = self._make_group(segments, opens_turn=opens_turn)
             await self.add_group(group, state or self.stored.state.after_append(), once)
 
         await retry_conflicts(write, tries=TRIES if rebase else 1)
@@ -244,10 +244,8 @@ class TurnWriter:
             await self.load()
             raise
 
-    async def _make_group(self, segments: Sequence[Segment], *, opens_turn: bool) -> RecordGroup:
+    def _make_group(self, segments: Sequence[Segment], *, opens_turn: bool) -> RecordGroup:
         """Make a group with what is due before its segments: a changed setup, and changed sections."""
-        if self.stored.stale:  # an append failed, and nobody knows whether its group was added
-            await self.load()
         controls: list[Control] = []
         # A request alone changes nothing that is stored, so a new setup waits for the next segments.
         if segments and self.stored.live.setup != self.builder.setup:
