@@ -42,6 +42,7 @@ class SessionRecord:
         self._writer = RecordWriter()
         self._state: ConversationState | None = None
         self._stored_state = b""
+        self._unsure: list[bytes] = []
         self._last_call: PaidCall | None = None
         self._last_envelope: Envelope | None = None
 
@@ -111,6 +112,7 @@ class SessionRecord:
     async def _write(self, envelope: Envelope, *, dialect: str, model: str, log: tuple[Segment, ...]) -> None:
         store = self._stored.store
         if self._state is None:
+            await self._find_unsure()
             page = await store.read(self._place, last=0)
             self._writer.skip_to(page.head.count)
             self._state = _load_state(page.head.state, log)
@@ -123,10 +125,11 @@ class SessionRecord:
             tokens=envelope.tokens,
             ledger=Ledger(cuts=envelope.ledger.cuts),
         )
+        records = self._writer.encode()
         try:
             head = await store.append(
                 self._place,
-                self._writer.encode(),
+                records,
                 expect=self._writer.count,
                 was=self._stored_state,
                 state=state.encode(),
@@ -134,9 +137,26 @@ class SessionRecord:
         except Conflict:
             self._state = None
             raise
+        except BaseException:
+            # It was cancelled, or the connection was lost: what was written may be in the store.
+            self._state = None
+            self._unsure = records
+            raise
         self._writer.saved()
         self._state = state
         self._stored_state = head.state
+
+    async def _find_unsure(self) -> None:
+        """Look whether the records of a write that failed are in the store: twice they would cost twice.
+
+        They were written for one place, and for no other.
+        """
+        if not self._unsure:
+            return
+        page = await self._stored.store.read(self._place, after=self._writer.count, limit=len(self._unsure))
+        if [record.body for record in page.records] == self._unsure:
+            self._writer.saved()
+        self._unsure = []
 
 
 def _load_state(source: bytes, log: tuple[Segment, ...]) -> ConversationState:
