@@ -125,12 +125,12 @@ async def finish(sealed: Sealed, where: Where) -> bool:
 
 
 async def shred(sealed: Sealed, where: Where) -> bool:
-    """Destroy the data keys of a conversation, after its search index. True if there was a conversation.
+    """Destroy the data keys of a conversation, after what is beside it. True if there was a conversation.
 
     Its name, its number of records and its ciphertext stay, and it can be deleted. A backup of the store
     still holds the wrapped keys: these are lost only with the key that wraps them.
     """
-    await sealed.delete_index(where)
+    await sealed.delete_beside(where)
     async with sealed.lock(where):
         open_card = await sealed.cards.change(where, _without_data_keys)
         if open_card is None:

@@ -37,7 +37,6 @@ from lamina.stores.port import (
     StoredHead,
     Where,
     places_beside,
-    search_place,
 )
 from lamina.stores.sealed.cards import Cards, OpenCard, withdraw
 from lamina.stores.sealed.documents import Card, mark_deleting
@@ -110,19 +109,14 @@ class Sealed(CheckedStore):
 
     async def _delete(self, where: Where) -> bool:
         """As the port says. What is beside it goes first, so that nothing deleted can be found."""
-        for place in places_beside(where):
-            await self._delete_beside(place)
+        await self.delete_beside(where)
         return await self._delete_one(where)
 
-    async def delete_index(self, where: Where) -> None:
-        """Delete the search index of a conversation."""
-        index = search_place(where)
-        if index is not None:
-            await self._delete_beside(index)
-
-    async def _delete_beside(self, place: Where) -> None:
-        if await self.cards.read(place, fresh=True) is not None:
-            await self._delete_one(place)
+    async def delete_beside(self, where: Where) -> None:
+        """Delete what is beside a conversation: its search index, and its record, which has its title."""
+        for place in places_beside(where):
+            if await self.cards.read(place, fresh=True) is not None:
+                await self._delete_one(place)
 
     async def _delete_one(self, where: Where) -> bool:
         async with self.lock(where):
