@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -491,3 +492,29 @@ async def test_going_on_with_a_turn_that_is_over_sends_nothing() -> None:
     assert (outcome.text, outcome.ending, outcome.spent.steps) == ("It is.", "end", 0)
     assert texts == ["Is it?", "It is."]
     assert len(client.requests) == 1
+
+
+@awaited
+async def test_a_tool_that_waits_for_something_cancelled_ends_alone() -> None:
+    async def give_up(_: Mapping[str, Any]) -> str:
+        waits_for = asyncio.ensure_future(anyio.sleep(8))
+        waits_for.cancel()
+        await waits_for
+        return "never"
+
+    async def read(_: Mapping[str, Any]) -> str:
+        await anyio.sleep(0.02)
+        return "the file"
+
+    actions = tuple(
+        Action(tool=Tool(name=name, description=name, schema=SCHEMA), run=run)
+        for name, run in (("give_up", give_up), ("read", read))
+    )
+    agent = Agent(client=ScriptedClient([calls("give_up", "read"), "Done."]), actions=actions)
+    async with opened(agent) as session:
+        outcome = await agent.run(session, "Do both")
+        assert outcome.text == "Done."
+        assert [result_text(one) for one in results(session)] == [
+            "Error: what it waited for was cancelled",
+            "the file",
+        ]

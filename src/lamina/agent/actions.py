@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.values import Role, Segment, Text, Thinking, ToolCall, ToolResult
@@ -159,6 +160,11 @@ async def _run_action(
         problem = str(error)
     except Exception as error:  # noqa: BLE001 - a tool may fail in any way, and the model is told
         problem = f"{type(error).__name__}: {error}"
+    except anyio.get_cancelled_exc_class():
+        # The turn is cancelled, or only something that the tool has waited for. That would end the calls
+        # beside it without a word: a task group takes the end of one task for its own.
+        await checkpoint_if_cancelled()
+        problem = "what it waited for was cancelled"
     return result(f"Error: {problem[:LONGEST]}", id=call.id, name=call.name, error=True)
 
 
