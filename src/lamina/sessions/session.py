@@ -434,7 +434,7 @@ class Session:
         """Build the request for the conversation as it is, and store its ledger."""
         async with self._open_lock():
             await self._writer.rebuild_mentioned()
-            if not self._stored.live.count or self._stored.state.fresh:
+            if self._stored.state.fresh:
                 return self._writer.current_envelope(idle)
             return await self._writer.extend([], idle=idle)
 

@@ -61,6 +61,8 @@ class TurnWriter:
 
         With `rebase` they are put after what another writer added meanwhile; without it Conflict is raised.
         """
+        if not segments and not self.stored.live.count:  # a ledger alone would be a conversation of nothing
+            return self.current_envelope(idle)
         relevance = self.builder.relevance
         if opens_turn and relevance is not None:
             with self.watch.phase("rank"):
