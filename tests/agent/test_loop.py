@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
@@ -518,3 +518,26 @@ async def test_a_tool_that_waits_for_something_cancelled_ends_alone() -> None:
             "Error: what it waited for was cancelled",
             "the file",
         ]
+
+
+@awaited
+async def test_a_result_that_no_record_can_hold_fails_alone() -> None:
+    """A program's output that is not UTF-8, as Python reads it with `surrogateescape`."""
+    half = Action(
+        tool=Tool(name="run", description="run", schema=SCHEMA),
+        run=gives(b"caf\xe9".decode(errors="surrogateescape")),
+    )
+    agent = Agent(client=ScriptedClient([calls("run", "read"), "Done."]), actions=(half, reading("content")))
+    async with opened(agent) as session:
+        outcome = await agent.run(session, "Do both")
+        first, second = results(session)
+        assert (outcome.ending, first.error, second.error) == ("end", True, False)
+        assert "surrogate" in result_text(first)
+        assert result_text(second) == "a.txt: content"
+
+
+def gives(value: Any) -> Callable[[Any], Awaitable[Any]]:
+    async def run(_: Any) -> Any:
+        return value
+
+    return run

@@ -21,6 +21,7 @@ from lamina.core.values import Role, Segment, Text, Thinking, ToolCall, ToolResu
 from lamina.core.wording import text_of
 from lamina.dialects.port import Tool
 from lamina.errors import BadInput
+from lamina.formats.codec import encode
 from lamina.segments import result
 
 QUESTION = "[The user's question]: "
@@ -155,7 +156,11 @@ async def _run_action(
     problem = f"it did not end within {seconds} seconds"
     try:
         with anyio.move_on_after(seconds):
-            return _make_result(await action.run(arguments), call)
+            made = _make_result(await action.run(arguments), call)
+            # What no record can hold has to fail here, alone: later it would take with it the results of the
+            # calls beside it, which cannot be run again.
+            encode(made)
+            return made
     except BadInput as error:
         problem = str(error)
     except Exception as error:  # noqa: BLE001 - a tool may fail in any way, and the model is told
