@@ -11,7 +11,7 @@ writer that the deletion has to be finished first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from weakref import WeakValueDictionary
@@ -85,7 +85,7 @@ class Sealed(CheckedStore):
         self._deletion = Deletion(store, self.vault, self.cards, self.reader)
         self.bucket = bucket
         self._noted_workspaces: set[str] = set()
-        self._names: dict[tuple[str, str], str] = {}
+        self._names: dict[tuple[str, str, int], str] = {}
         # A lock lives as long as a writer holds it or waits for it.
         self._locks: WeakValueDictionary[Where, anyio.Lock] = WeakValueDictionary()
 
@@ -98,12 +98,13 @@ class Sealed(CheckedStore):
         """As the port says. The counts are those of the store within; `read` verifies them."""
         await self.vault.unlock()
         counts = await self.count_within(self.vault.names.inner_workspace(workspace))
+        changes = await self.count_within(self.vault.names.card_workspace(workspace))
         conversations: list[ListedConversation] = []
         for inner_name, count in counts.items():
-            name = await self._name_of(workspace, inner_name)
+            name = await self._name_of(workspace, inner_name, changes.get(inner_name))
             if name and name > after:
                 conversations.append(ListedConversation(conversation=name, count=count))
-        await self._check_none_missing(workspace, counts)
+        await self._check_none_missing(workspace, changes.keys() - counts.keys())
         conversations.sort(key=lambda listed: listed.conversation)
         return conversations[:limit]
 
@@ -180,11 +181,14 @@ class Sealed(CheckedStore):
         conversations = every_conversation(self.store, workspace)
         return {listed.conversation: listed.count async for listed in conversations}
 
-    async def _name_of(self, workspace: str, inner_name: str) -> str:
-        """The name of a conversation; "" if it was deleted meanwhile, or is being deleted."""
-        cached_name = self._names.get((workspace, inner_name))
-        if cached_name:
-            return cached_name
+    async def _name_of(self, workspace: str, inner_name: str, changes: int | None) -> str:
+        """The name of a conversation; "" if it was deleted meanwhile, or is being deleted.
+
+        `changes` is how often its card was changed. A card that is marked for deletion was changed once more,
+        maybe by a process that was killed right after.
+        """
+        if changes is not None and (workspace, inner_name, changes) in self._names:
+            return self._names[workspace, inner_name, changes]
         named_card = await self.cards.named_card(workspace, inner_name)
         if named_card is None:
             # Its card may have been dropped since the list was made. Then its records are gone too.
@@ -197,14 +201,13 @@ class Sealed(CheckedStore):
             raise Tampered(NO_CARD, conversation=inner_name)
         if named_card.is_deleting:
             return ""
-        self._names[workspace, inner_name] = named_card.name
+        if changes is not None:
+            self._names[workspace, inner_name, changes] = named_card.name
         return named_card.name
 
-    async def _check_none_missing(self, workspace: str, counts: dict[str, int]) -> None:
+    async def _check_none_missing(self, workspace: str, inner_names: Iterable[str]) -> None:
         """Look at cards without records: the reader raises if the records were there once."""
-        for inner_name in await self.count_within(self.vault.names.card_workspace(workspace)):
-            if inner_name in counts:
-                continue
+        for inner_name in inner_names:
             named_card = await self.cards.named_card(workspace, inner_name)
             if named_card is not None and not named_card.is_deleting:
                 await self.reader.read(Where(workspace, named_card.name), NOTHING)
