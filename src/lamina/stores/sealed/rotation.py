@@ -26,8 +26,7 @@ from lamina.stores.port import RESERVED, OwnName, Rekeyable, Where
 from lamina.stores.sealed.cards import OpenCard, is_same_card
 from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrap_card
 from lamina.stores.sealed.keys import Key
-from lamina.stores.sealed.pages import VerifiedPage
-from lamina.stores.sealed.reader import NOTHING
+from lamina.stores.sealed.reader import NOTHING, VerifiedPage
 from lamina.stores.sealed.records import SHREDDED as SHREDDED_STATE
 from lamina.stores.sealed.records import seal_record, seal_state
 from lamina.stores.sealed.store import INDEX, Sealed, require_rekeyable

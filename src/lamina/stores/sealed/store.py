@@ -17,6 +17,7 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 import anyio
+import msgspec
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered
@@ -41,9 +42,17 @@ from lamina.stores.port import (
 from lamina.stores.sealed.cards import Cards, OpenCard, withdraw
 from lamina.stores.sealed.documents import Card, mark_deleting
 from lamina.stores.sealed.keys import Cost, Key, Passphrase
-from lamina.stores.sealed.pages import NO_CARD, SealedGroup, VerifiedPage, read_whole_records, seal_group
-from lamina.stores.sealed.reader import EVERYTHING, NOTHING, VerifiedReader, name_conversation, run_by_size
-from lamina.stores.sealed.records import SealedState, seal_record, seal_state
+from lamina.stores.sealed.reader import (
+    EVERYTHING,
+    NO_CARD,
+    NOTHING,
+    VerifiedPage,
+    VerifiedReader,
+    name_conversation,
+    read_whole_records,
+    run_by_size,
+)
+from lamina.stores.sealed.records import MOST_RECORDS, SealedState, seal_record, seal_state
 from lamina.stores.sealed.vault import HASHED, Vault
 
 INDEX = Where("\0index", "workspaces")
@@ -363,6 +372,34 @@ class Sealed(CheckedStore):
             NewGroup(where=INDEX, records=(name,), once=Once(key=workspace, digest=name))
         )
         self._noted_workspaces.add(workspace)
+
+
+class SealedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A group as the store within gets it, and the state that it sets."""
+
+    records: list[bytes]
+    sealed_state: bytes
+    state: SealedState
+
+
+def seal_group(
+    open_card: OpenCard, previous: SealedState, records: Sequence[bytes], body: bytes, *, bucket: int
+) -> SealedGroup:
+    """Seal records that follow `previous`, and the state after them, whose content is `body`."""
+    newest = open_card.newest
+    count = previous.count + len(records)
+    if count - open_card.card.data[-1].since > MOST_RECORDS:
+        raise StoreError(
+            f"its data key has sealed {MOST_RECORDS:,} records", hint="give it a new one: rekey()"
+        )
+    sealed_records: list[bytes] = []
+    link = previous.link
+    for seq, record in enumerate(records, previous.count):
+        sealed_record, link = seal_record(newest, seq, link, record, bucket=bucket)
+        sealed_records.append(sealed_record)
+    state = SealedState(count=count, link=link, body=body, generation=newest.number)
+    sealed_state = seal_state(newest, state, bucket=bucket)
+    return SealedGroup(records=sealed_records, sealed_state=sealed_state, state=state)
 
 
 def require_rekeyable(store: Store) -> Rekeyable:
