@@ -290,7 +290,9 @@ async def test_results_that_are_none_begin_no_conversation() -> None:
     async with opened(store, model="gpt-5", persona="You are Ada.") as session:
         await session.results()
         assert "You are Ada." in str(await session.request())
-    assert await store.list("") == []
+        assert await store.list("") == []
+        fork = await session.fork(name="b")
+        assert await fork.request() == await session.request()
 
 
 @awaited

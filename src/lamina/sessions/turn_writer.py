@@ -61,7 +61,7 @@ class TurnWriter:
 
         With `rebase` they are put after what another writer added meanwhile; without it Conflict is raised.
         """
-        if not segments and not self.stored.live.count:  # a ledger alone would be a conversation of nothing
+        if not segments and not self.stored.live.log:  # a ledger alone would be a conversation of nothing
             return self.current_envelope(idle)
         relevance = self.builder.relevance
         if opens_turn and relevance is not None:
@@ -188,7 +188,7 @@ class TurnWriter:
             envelope = self.builder.build(
                 self._log_to_build(), self.stored.state, idle=idle, phase=self.watch.phase
             )
-        if count:
+        if self.stored.live.log:
             self.stored.state = self.stored.state.built(envelope, count)
         self._remember_envelope(envelope)
         return envelope
@@ -264,7 +264,7 @@ class TurnWriter:
         count = self.stored.live.count
         if self._envelope_count != count:
             self._request_before = self._latest_request
-        if count:
+        if self.stored.live.log:
             self._latest_request = BuiltRequest(envelope=envelope, dialect=self.builder.dialect.name)
         self.envelope = envelope
         self._envelope_count = count
