@@ -22,7 +22,7 @@ from lamina.conversations.store import (
 )
 from lamina.errors import BadInput
 from lamina.sessions.session import EMPTY_ANSWER
-from lamina.stores import MemoryStore, StoredHead, open_store
+from lamina.stores import MemoryStore, StoredHead, Where, open_store
 from lamina.stores.checked import NewGroup
 from lamina.stores.port import RECORDED
 from tests.sessions.talking import awaited, opened
@@ -115,6 +115,35 @@ async def test_a_request_whose_record_was_cancelled_on_its_way_costs_once(others
     record = await read_record(store, "", "talk")
     usages = [call.answer.usage for call in record.calls if call.answer is not None]
     assert [usage.input for usage in usages if usage is not None] == [140 + n for n in range(2 + others)]
+
+
+class DeletedMeanwhile(MemoryStore):
+    """A store in which somebody deletes a conversation right after its next group was appended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deletes = False
+
+    async def _append_group(self, group: NewGroup) -> StoredHead:
+        head = await super()._append_group(group)
+        if self.deletes:
+            self.deletes = False
+            await self.delete(group.where)
+        return head
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+@awaited
+async def test_no_record_is_left_of_a_conversation_that_was_deleted_meanwhile(turns: int) -> None:
+    store = DeletedMeanwhile()
+    async with opened(store, "talk", model="claude-sonnet-5-5") as session:
+        for turn in range(1, turns + 1):
+            await session.ask("My number is 4711.")
+            store.deletes = turn == turns
+            await session.record(answer(turn))
+    place = conversation_place("", "talk")
+    assert (await store.read(Where("", "talk"))).head.is_empty
+    assert (await store.read(place)).head.is_empty
 
 
 @pytest.mark.anyio

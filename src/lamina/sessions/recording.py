@@ -143,8 +143,20 @@ class SessionRecord:
             self._unsure = records
             raise
         self._writer.saved()
+        is_new = not self._stored_state
         self._state = state
         self._stored_state = head.state
+        if is_new:
+            await self._delete_if_orphaned()
+
+    async def _delete_if_orphaned(self) -> None:
+        """Delete a new record if its conversation is gone: somebody deleted that after the answer came.
+
+        The record has its title. A look before the write would not be enough: the deletion may come between.
+        """
+        page = await self._stored.store.read(self._stored.where, last=0)
+        if page.head.is_empty:
+            await self._stored.store.delete(self._place)
 
     async def _find_unsure(self) -> None:
         """Look whether the records of a write that failed are in the store: twice they would cost twice.
