@@ -177,9 +177,14 @@ class Session:
         )
         return OpeningSession(_open_session(opening))
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the block that opened the session has ended."""
+        return self._lifetime.has_ended
+
     def check_open(self) -> None:
         """Raise BadInput if the session was closed."""
-        if self._lifetime.has_ended:
+        if self.is_closed:
             hint = "open the conversation again, and use the session inside of `with`"
             raise BadInput("the session is closed", place=f"session {self.conversation!r}", hint=hint)
 
