@@ -231,6 +231,8 @@ class Workspace:
                 self._check_replaceable(folder, name, path, required=True)
             if mode_of(new_folder, new_name) is not None:
                 raise BadInput("it is there already", place=display_name(to), hint="remove it first")
+            # Python has no rename that fails if the place is taken (renameat2), so another process may still
+            # put a file there between the look and this.
             os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
 
     def _check_size(self, size: int, path: str) -> None:

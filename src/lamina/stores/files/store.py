@@ -268,6 +268,8 @@ class FilesStore(CheckedStore):
         self._check_key(where.workspace)
         with self._lock_conversation(where, alone=True):
             self._check_state(where, was)
+        # What is beside it first: if this process is killed in between, the conversation is still listed, and
+        # can be deleted again. In the other order nobody would find what is left.
         for place in places_beside(where):
             if (self._folder(where) / HEAD).exists():
                 with self._lock_conversation(place, alone=True):  # not nested: they may share a lock

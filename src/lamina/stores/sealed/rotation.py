@@ -134,6 +134,8 @@ async def shred(sealed: Sealed, where: Where) -> bool:
         open_card = await sealed.cards.change(where, _without_data_keys)
         if open_card is None:
             return False
+        # The card has the keys, and says that they were destroyed on purpose. Whoever is killed here leaves a
+        # conversation that is shredded. The state only makes a late writer's condition fail.
         await sealed.store.append(sealed.vault.inner(where), [], state=SHREDDED_STATE)
         await sweep_replaced(sealed.store, place=SWEEP)
         return True
