@@ -29,9 +29,6 @@ from lamina.telemetry import active
 
 DOOR = "session"
 
-TRIES = 8
-"""How often the record is written again because another process was first."""
-
 
 class SessionRecord:
     """The record of one session, beside its log in the same store."""
@@ -79,9 +76,7 @@ class SessionRecord:
         self._count_miss(envelope, usage, dialect=dialect, model=model, cut=cut)
         # The answer is in the log by now, and the model was paid: a failure here must not fail the turn.
         try:
-            await retry_conflicts(
-                lambda: self._write(envelope, dialect=dialect, model=model, log=log), tries=TRIES
-            )
+            await retry_conflicts(lambda: self._write(envelope, dialect=dialect, model=model, log=log))
         except (LaminaError, OSError) as error:
             self._stored.notes.append(f"what this request cost could not be recorded: {error}")
 

@@ -18,11 +18,8 @@ from lamina.sessions.records import Control, NewestSegments, Rewind
 from lamina.sessions.reports import Stopwatch
 from lamina.sessions.request_builder import BuiltRequest, RequestBuilder, StoredRequest, rebuild_request
 from lamina.sessions.stored_conversation import RecordGroup, SessionState, StoredConversation
-from lamina.stores.paging import retry_conflicts
+from lamina.stores.paging import RETRIES, retry_conflicts
 from lamina.stores.port import Once
-
-TRIES = 100
-"""How often a turn is put after what others added. Each time, another writer has made progress."""
 
 
 class TurnWriter:
@@ -82,7 +79,7 @@ class TurnWriter:
                 self._remember_envelope(envelope)
                 self._state_before = before
 
-        await retry_conflicts(write, tries=TRIES if rebase else 1)
+        await retry_conflicts(write, tries=RETRIES if rebase else 1)
         return self.current_envelope()
 
     async def append(
@@ -100,12 +97,12 @@ class TurnWriter:
             group = self._make_group(segments, opens_turn=opens_turn)
             await self.add_group(group, state or self.stored.state.after_append(), once)
 
-        await retry_conflicts(write, tries=TRIES if rebase else 1)
+        await retry_conflicts(write, tries=RETRIES if rebase else 1)
 
     async def rebuild_mentioned(self) -> None:
         """Put what imported messages refer to before them, unless a request was built already."""
         if self.stored.state.ledger.mark is None:
-            await retry_conflicts(self._rebuild_mentioned, tries=TRIES)
+            await retry_conflicts(self._rebuild_mentioned)
 
     async def _rebuild_mentioned(self) -> None:
         log = self.stored.live.log
