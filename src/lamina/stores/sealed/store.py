@@ -26,7 +26,6 @@ from lamina.stores.checks import check_workspace
 from lamina.stores.paging import attempts, every_conversation, retry_overtaken
 from lamina.stores.port import (
     OWN_PREFIXES,
-    Closable,
     ListedConversation,
     Once,
     OwnName,
@@ -160,11 +159,6 @@ class Sealed(CheckedStore):
         else:
             sealed_records = (await self.store.read(inner)).records
         return read_whole_records(open_card, sealed_records)
-
-    async def close(self) -> None:
-        """Close the inner store, if it can be closed."""
-        if isinstance(self.store, Closable):
-            await self.store.close()
 
     def lock(self, where: Where) -> anyio.Lock:
         """The lock between the writers of this process. Between processes the store within decides."""
