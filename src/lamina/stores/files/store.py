@@ -211,7 +211,11 @@ class FilesStore(CheckedStore):
         """
         new_folders = [self._root]
         new_folders += [folder for folder in self._root.parents if not folder.exists()]
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            problem = f"{str(self._root)!r}: {error.strerror}"
+            raise StoreError(problem, hint="check the path and its permissions") from error
         has_other_files = any(not path.name.startswith(".") for path in self._root.iterdir())
         if has_other_files and not (self._root / MARK).exists():
             hint = "give an empty folder; lamina.formats.elara reads the files of that system"
