@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lamina.core.values import ToolResult
+from lamina.core import ToolResult
 from lamina.segments import call
 from lamina.stores import MemoryStore
 from tests.sessions.talking import awaited, opened

@@ -9,10 +9,9 @@ import pytest
 
 from lamina.context.relevance import Relevance
 from lamina.conversations import delete_message
-from lamina.core import audit
+from lamina.core import audit, text_of
 from lamina.core.laws import Case
 from lamina.core.values import Budget, Form, Segment
-from lamina.core.wording import text_of
 from lamina.segments import assistant, call, file
 from lamina.sessions import Session
 from lamina.stores import MemoryStore, Where
