@@ -40,11 +40,30 @@ def _run_blocking(
 
 
 def _run_directly(method: Callable[Concatenate[Async, P], T]) -> Callable[Concatenate[Session, P], T]:
-    """A method that calls the one of the async session, which is not async itself."""
+    """A method that calls the one of the async session, which is not async itself.
+
+    It is only for what reads the log: that is a tuple, which nobody changes.
+    """
 
     @wraps(method)
     def call(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return method(self.session, *args, **kwargs)
+
+    return call
+
+
+def _run_in_turn(method: Callable[Concatenate[Async, P], T]) -> Callable[Concatenate[Session, P], T]:
+    """A method that builds, or changes what is built with, in the session's thread.
+
+    The memos of a builder are no thread's but that one's. A closed session has no thread any more.
+    """
+
+    @wraps(method)
+    def call(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        run = partial(method, self.session, *args, **kwargs)
+        if self.session.is_closed:
+            return run()
+        return self.portal.call(run)
 
     return call
 
@@ -112,14 +131,14 @@ class Session:
 
     check_open = _run_directly(Async.check_open)
     is_own_call = _run_directly(Async.is_own_call)
-    explain = _run_directly(Async.explain)
-    report = _run_directly(Async.report)
+    explain = _run_in_turn(Async.explain)
+    report = _run_in_turn(Async.report)
     dialogue = _run_directly(Async.dialogue)
     tail = _run_directly(Async.tail)
     recall = _run_directly(Async.recall)
-    limit = _run_directly(Async.limit)
-    forgo_switch = _run_directly(Async.forgo_switch)
-    set_history = _run_directly(Async.set_history)
+    limit = _run_in_turn(Async.limit)
+    forgo_switch = _run_in_turn(Async.forgo_switch)
+    set_history = _run_in_turn(Async.set_history)
 
     def fork(self, at: int | str | None = None, name: str = "", *, task: str = "") -> Session:
         """As `lamina.sessions.Session.fork`."""

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
@@ -491,3 +492,52 @@ async def test_going_on_with_a_turn_that_is_over_sends_nothing() -> None:
     assert (outcome.text, outcome.ending, outcome.spent.steps) == ("It is.", "end", 0)
     assert texts == ["Is it?", "It is."]
     assert len(client.requests) == 1
+
+
+@awaited
+async def test_a_tool_that_waits_for_something_cancelled_ends_alone() -> None:
+    async def give_up(_: Mapping[str, Any]) -> str:
+        waits_for = asyncio.ensure_future(anyio.sleep(8))
+        waits_for.cancel()
+        await waits_for
+        return "never"
+
+    async def read(_: Mapping[str, Any]) -> str:
+        await anyio.sleep(0.02)
+        return "the file"
+
+    actions = tuple(
+        Action(tool=Tool(name=name, description=name, schema=SCHEMA), run=run)
+        for name, run in (("give_up", give_up), ("read", read))
+    )
+    agent = Agent(client=ScriptedClient([calls("give_up", "read"), "Done."]), actions=actions)
+    async with opened(agent) as session:
+        outcome = await agent.run(session, "Do both")
+        assert outcome.text == "Done."
+        assert [result_text(one) for one in results(session)] == [
+            "Error: what it waited for was cancelled",
+            "the file",
+        ]
+
+
+@awaited
+async def test_a_result_that_no_record_can_hold_fails_alone() -> None:
+    """A program's output that is not UTF-8, as Python reads it with `surrogateescape`."""
+    half = Action(
+        tool=Tool(name="run", description="run", schema=SCHEMA),
+        run=gives(b"caf\xe9".decode(errors="surrogateescape")),
+    )
+    agent = Agent(client=ScriptedClient([calls("run", "read"), "Done."]), actions=(half, reading("content")))
+    async with opened(agent) as session:
+        outcome = await agent.run(session, "Do both")
+        first, second = results(session)
+        assert (outcome.ending, first.error, second.error) == ("end", True, False)
+        assert "surrogate" in result_text(first)
+        assert result_text(second) == "a.txt: content"
+
+
+def gives(value: Any) -> Callable[[Any], Awaitable[Any]]:
+    async def run(_: Any) -> Any:
+        return value
+
+    return run

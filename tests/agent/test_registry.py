@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from lamina.agent import Action, Agent, AgentProfile, StoredAgents, TurnLimits, load_agents, open_for
+from lamina.agent import Action, Agent, TurnLimits, load_agents, open_for
 from lamina.agent.profiles import split_plans
 from lamina.clients import ScriptedClient
 from lamina.dialects import Tool
 from lamina.errors import BadInput
-from lamina.formats.codec import encode
-from lamina.segments import segment
 from lamina.settings import Settings
-from lamina.stores import MemoryStore, Where
+from lamina.stores import MemoryStore
 from tests.sessions.talking import awaited
 
 FILE = """
@@ -66,21 +64,6 @@ async def test_an_agent_of_a_file_has_its_persona_tools_model_and_limits(tmp_pat
         assert session.setup.agent == {"name": "coworker"}
 
 
-@awaited
-async def test_agents_are_kept_in_a_store_by_workspace() -> None:
-    store = MemoryStore()
-    kept = StoredAgents(store, "team")
-    await kept.put("reviewer", AgentProfile(persona="You review."))
-    await kept.put("writer", AgentProfile(persona="You write.", tools=()))
-    await kept.put("reviewer", AgentProfile(persona="You review briefly."))
-    await kept.remove("writer")
-    agents = await kept.load()
-    assert dict(agents) == {"reviewer": AgentProfile(persona="You review briefly.")}
-    assert not await StoredAgents(store, "others").load()
-    with pytest.raises(BadInput, match="no agent 'writer'"):
-        await kept.remove("writer")
-
-
 def test_what_is_wrong_with_a_registry_is_said_with_its_place(tmp_path: Path) -> None:
     agents = load_agents(written(tmp_path))
     client = ScriptedClient([])
@@ -120,13 +103,3 @@ async def test_an_agent_with_a_folder_has_the_tools_of_that_folder(tmp_path: Pat
     async with open_for(agent, MemoryStore(), "a", model="gpt-5", settings=Settings()) as session:
         await agent.run(session, "Look.", attach=["a.md"])
         assert [one.key for one in session.log if one.kind == "file"] == ["a.md"]
-
-
-@awaited
-async def test_a_profile_that_somebody_else_wrote_is_refused_by_its_name() -> None:
-    store = MemoryStore()
-    for text in ('{"tone": "dry"}', "[" * 100_000):
-        record = segment("context_file", "user", text, key="critic")
-        await store.append(Where("", "agents"), [encode(record)])
-        with pytest.raises(BadInput, match="agent 'critic' of the store"):
-            await StoredAgents(store).load()

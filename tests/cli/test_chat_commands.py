@@ -16,7 +16,6 @@ from typing import Any
 import anyio
 import pytest
 
-from lamina.agent import AgentProfile, StoredAgents
 from lamina.cli.chat import talk
 from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.keys import find_or_make_key, key_path, sealed_address
@@ -625,12 +624,9 @@ def test_a_named_agent_answers_from_the_next_message_on_and_is_kept(server: Mode
     assert chat("/agent", options=()).out.startswith("  poet")
 
 
-def test_agents_of_a_workspace_are_in_its_store(server: Model, chat: Chat, home: Path) -> None:
-    async def put() -> None:
-        async with open_store(f"{home}/c.db") as store:
-            await StoredAgents(store).put("clerk", AgentProfile(persona="You keep the books."))
-
-    anyio.run(put)
-    shown = chat("/agent clerk", "Hello.", "/sessions")
-    assert "You keep the books." in server.said()
-    assert "agents" not in shown.out
+@pytest.mark.usefixtures("server")
+def test_a_conversation_may_be_called_agents(chat: Chat) -> None:
+    chat("Hello.", session="agents")
+    again = chat("And now?", "/sessions", session="agents")
+    assert again.code == 0
+    assert "agents" in again.out

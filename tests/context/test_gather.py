@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -199,3 +200,19 @@ async def test_a_session_tells_the_model_one_time_and_moves_no_prefix_for_it() -
         for before, after in pairwise(sent):
             assert after[: len(before) - 1] == before[:-1]
         assert session.ledger.cuts == ()
+
+
+@awaited
+async def test_a_source_that_waits_for_something_cancelled_ends_alone() -> None:
+    async def gives_up(_: str, __: int | None) -> list[Segment]:
+        waits_for = asyncio.ensure_future(anyio.sleep(8))
+        waits_for.cancel()
+        await waits_for
+        return []
+
+    answer = await gather([gives_up, finds("b", wait=0.02)], "")
+    assert texts(answer) == ["b"]
+    assert answer.notes == ("source gives_up failed: what it waited for was cancelled",)
+    with anyio.move_on_after(0.01) as scope:
+        await gather([finds("a", wait=8)], "")
+    assert scope.cancelled_caught

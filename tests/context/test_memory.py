@@ -53,9 +53,9 @@ async def test_facts_of_another_workspace_are_not_seen() -> None:
 async def test_facts_that_many_add_at_once_are_all_kept() -> None:
     store = MemoryStore()
     async with anyio.create_task_group() as tasks:
-        for number in range(4):
+        for number in range(24):
             tasks.start_soon(memory(store).remember, f"n{number}", "x")
-    assert len(await memory(store).facts()) == 4
+    assert len(await memory(store).facts()) == 24
 
 
 @awaited

@@ -320,3 +320,20 @@ def test_a_dropped_vector_is_gone_and_the_others_keep_their_numbers() -> None:
     vectors.add([7], pack_vectors([[-1.0, 0.0]]))
     assert len(vectors) == 3
     assert vectors.near(question, 1) == {8: 1.0}
+
+
+def test_a_full_disk_is_named_and_the_index_goes_on(tmp_path: Path) -> None:
+    async def trial() -> None:
+        async with open_index(tmp_path / "index.db") as index:
+            await index.replace("a", [Chunk(text="one")])
+            link = index._shelf._link  # type: ignore[attr-defined]  # noqa: SLF001
+            [pages] = link.execute("PRAGMA page_count").fetchone()
+            link.execute(f"PRAGMA max_page_count = {pages + 20}")
+            link.execute("PRAGMA cache_size = 5")
+            many = [Chunk(text=f"words {number} " + "lorem ipsum " * 60) for number in range(2000)]
+            with pytest.raises(BadInput, match="full"):
+                await index.replace("b", many)
+            assert await index.sources() == {"a": 1}
+            assert [hit.chunk.text for hit in await index.query("one")] == ["one"]
+
+    anyio.run(trial)

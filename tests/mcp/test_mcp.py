@@ -23,13 +23,16 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
 from lamina import Budget, Policy
+from lamina.core.hashing import handle
+from lamina.core.recall import identify_segments
 from lamina.errors import BadInput
 from lamina.mcp.http import HttpAddress, make_app
 from lamina.mcp.library import open_library
 from lamina.mcp.tools import make_server
 from lamina.segments import file
 from lamina.sessions import Session
-from lamina.stores import open_store
+from lamina.settings import Settings
+from lamina.stores import MemoryStore, Where, open_store
 from tests.cli.running import run
 from tests.gateway.growing import messages_request, output
 from tests.gateway.running import open_client, run_gateway, settings_for
@@ -268,3 +271,22 @@ def test_the_context_tool_answers_without_writing_and_names_only_what_is_kept(st
 
     speak_here(store, talk)
     assert Path(store).read_bytes() == before
+
+
+def test_a_conversation_that_cannot_be_read_hides_no_other() -> None:
+    async def trial() -> None:
+        store = MemoryStore()
+        async with Session.open(store, "chat", model="gpt-5", settings=Settings()) as session:
+            await session.ask("The pump is blue.")
+            [*_, named] = identify_segments(session.log)
+        await store.append(Where("", "a newer one"), [b'{"v":9,"segment":{}}'])
+        async with open_library(store) as library:
+            listed = await library.explain()
+            assert "chat: a session" in listed
+            assert "a newer one: it cannot be read" in listed
+            assert "pump" in await library.search("pump")
+            assert "pump" in await library.recall(handle(named.content))
+            with pytest.raises(BadInput, match="version 9"):
+                await library.search("pump", conversation="a newer one")
+
+    asyncio.run(trial())

@@ -213,3 +213,13 @@ async def test_every_source_has_a_name_in_notes() -> None:
             "source broken",
             "source sources[2]",
         ]
+
+
+@awaited
+async def test_one_path_without_a_list_is_refused_and_its_letters_are_not_attached(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("not meant")
+    (tmp_path / "aa").write_text("meant")
+    async with opened(MemoryStore(), model="gpt-5", root=tmp_path) as session:
+        with pytest.raises(BadInput, match=r"give a list: \['aa'\]"):
+            await session.ask("look", attach="aa")
+        assert session.log == ()

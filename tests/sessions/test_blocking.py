@@ -4,6 +4,7 @@ import inspect
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import get_ident
 
 import anyio
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from lamina.blocking import Session
 from lamina.errors import BadInput
 from lamina.segments import file
+from lamina.sessions import RuntimeOptions
 from lamina.sessions import Session as Async
 from lamina.settings import Settings
 from lamina.stores import MemoryStore
@@ -78,3 +80,21 @@ def test_without_a_store_it_is_a_file_of_the_user(tmp_path: Path, monkeypatch: p
         session.ask("hello")
     (database,) = tmp_path.rglob("*.db")
     assert database.parent.stat().st_mode & 0o077 == 0
+
+
+def test_what_builds_a_request_runs_in_the_thread_of_the_session() -> None:
+    threads: set[int] = set()
+
+    def redact(text: str) -> str:
+        threads.add(get_ident())
+        return text
+
+    runtime = RuntimeOptions(redact=redact)
+    with Session.open(MemoryStore(), "a", settings=USUAL, persona="You are Ada.", runtime=runtime) as session:
+        session.explain()
+        session.report()
+        session.set_history(4)
+        session.ask("hello")
+        assert len(threads) == 1
+        assert get_ident() not in threads
+    assert session.explain().rows

@@ -6,7 +6,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +22,9 @@ from lamina.conversations.store import (
 )
 from lamina.errors import BadInput
 from lamina.sessions.session import EMPTY_ANSWER
-from lamina.stores import MemoryStore, open_store
+from lamina.stores import MemoryStore, StoredHead, Where, open_store
+from lamina.stores.checked import NewGroup
+from lamina.stores.port import RECORDED
 from tests.sessions.talking import awaited, opened
 
 
@@ -76,6 +80,70 @@ async def test_requests_of_several_processes_are_in_the_record_once_each(order: 
     record = await read_record(store, "", "talk")
     usages = [call.answer.usage for call in record.calls if call.answer is not None]
     assert [usage.input for usage in usages if usage is not None] == [140 + n for n in range(len(order))]
+
+
+class LosesAnswers(MemoryStore):
+    """A store whose caller is cancelled when a record was written, before it hears of that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cancels: anyio.CancelScope | None = None
+
+    async def _append_group(self, group: NewGroup) -> StoredHead:
+        head = await super()._append_group(group)
+        if self.cancels is not None and group.where.workspace.startswith(RECORDED):
+            self.cancels.cancel()
+            self.cancels = None
+            await checkpoint()
+        return head
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@awaited
+async def test_a_request_whose_record_was_cancelled_on_its_way_costs_once(others: int) -> None:
+    store = LosesAnswers()
+    async with opened(store, "talk", model="claude-sonnet-5-5") as session:
+        await session.ask("Question 0?")
+        with anyio.CancelScope() as store.cancels:
+            await session.record(answer(0))
+        for number in range(1, 1 + others):
+            async with opened(store, "talk") as other:
+                await other.ask(f"Question {number}?")
+                await other.record(answer(number))
+        await session.ask("And more?")
+        await session.record(answer(1 + others))
+    record = await read_record(store, "", "talk")
+    usages = [call.answer.usage for call in record.calls if call.answer is not None]
+    assert [usage.input for usage in usages if usage is not None] == [140 + n for n in range(2 + others)]
+
+
+class DeletedMeanwhile(MemoryStore):
+    """A store in which somebody deletes a conversation right after its next group was appended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deletes = False
+
+    async def _append_group(self, group: NewGroup) -> StoredHead:
+        head = await super()._append_group(group)
+        if self.deletes:
+            self.deletes = False
+            await self.delete(group.where)
+        return head
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+@awaited
+async def test_no_record_is_left_of_a_conversation_that_was_deleted_meanwhile(turns: int) -> None:
+    store = DeletedMeanwhile()
+    async with opened(store, "talk", model="claude-sonnet-5-5") as session:
+        for turn in range(1, turns + 1):
+            await session.ask("My number is 4711.")
+            store.deletes = turn == turns
+            await session.record(answer(turn))
+    place = conversation_place("", "talk")
+    assert (await store.read(Where("", "talk"))).head.is_empty
+    assert (await store.read(place)).head.is_empty
 
 
 @pytest.mark.anyio

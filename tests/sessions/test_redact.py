@@ -64,6 +64,8 @@ def test_every_sort_of_part_is_seen() -> None:
         call("run", f"not json {SECRET}", id="2"),
         result([Text(SECRET), Raw(dialect="x", data={"a": [SECRET]})], id="1"),
         document(name=SECRET, text=SECRET),
+        user(Document(name="a.pdf", data="AAAA", context=f"about {SECRET}")),
+        user("x", beside=(Text(SECRET), Raw(dialect="x", data={"name": SECRET}))),
         segment("user", user("").role, Raw(dialect="x", data={"deep": {"er": SECRET}})),
         user("x", meta={"note": (SECRET,)}),
         thinking(SECRET),

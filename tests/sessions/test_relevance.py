@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from lamina.context.relevance import Relevance
-from lamina.core import audit
+from lamina.conversations import delete_message
+from lamina.core import audit, text_of
 from lamina.core.laws import Case
 from lamina.core.values import Budget, Form, Segment
 from lamina.segments import assistant, call, file
 from lamina.sessions import Session
-from lamina.stores import MemoryStore
+from lamina.stores import MemoryStore, Where
 from lamina.summaries import suggest_priorities
 from tests.sessions.talking import awaited, opened
 from tests.summaries.test_summary import Script
@@ -155,3 +156,21 @@ async def test_a_repeated_turn_is_kept_once() -> None:
         for _ in range(2):
             await session.ask("The backoff?", attach=[RETRY, COLOUR], key="turn-1")
         assert len(session.log) == 3
+
+
+@pytest.mark.parametrize("freshness", ["stable", "fresh"])
+@awaited
+async def test_an_erased_prompt_leaves_no_word_in_the_reasons(freshness: Any) -> None:
+    store = MemoryStore()
+    async with begun(store, budget=TIGHT, freshness=freshness) as session:
+        await say(session, "My wife asks for crimson. How long is the backoff?", RETRY, COLOUR)
+        for number in range(4):
+            await say(session, f"And then, number {number}? " + "and so on " * 400)
+        assert session.ledger.cuts
+        prompt = next(segment for segment in session.log if "My wife" in str(segment.parts))
+        assert any("with the prompt" in str(segment.meta) for segment in session.log)
+    await delete_message(store, "", "a", text=text_of(prompt.parts))
+    page = await store.read(Where("", "a"))
+    for body in (page.head.state, *(record.body for record in page.records)):
+        plain = body.replace(b"crimson, amber", b"").replace(b"def backoff", b"")
+        assert not [word for word in (b"wife", b"crimson", b"backoff") if word in plain]

@@ -285,6 +285,17 @@ async def test_persona_sections_stand_in_order_from_code_file_and_store(tmp_path
 
 
 @awaited
+async def test_results_that_are_none_begin_no_conversation() -> None:
+    store = MemoryStore()
+    async with opened(store, model="gpt-5", persona="You are Ada.") as session:
+        await session.results()
+        assert "You are Ada." in str(await session.request())
+        assert await store.list("") == []
+        fork = await session.fork(name="b")
+        assert await fork.request() == await session.request()
+
+
+@awaited
 async def test_an_empty_chat_has_a_persona_and_nothing_else() -> None:
     async with opened(MemoryStore(), model="gpt-5", persona="You are a coworker.") as session:
         assert (session.log, session.turns, session.pending) == ((), 0, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -132,6 +133,39 @@ async def test_an_answer_may_follow_a_turn_of_which_nobody_knew_that_it_was_kept
             await session.ask("one")
         await session.record("first")
         assert list_texts(session) == ["one", "first"]
+
+
+async def _request(session: Session) -> None:
+    assert wire(await session.request()).endswith('{"role": "user", "content": "two"}]}')
+
+
+async def _regenerate(session: Session) -> None:
+    await session.regenerate()
+    assert list_texts(session)[-1] == "two"
+
+
+async def _rewind(session: Session) -> None:
+    await session.rewind(-1)
+    assert list_texts(session) == ["one", "first"]
+
+
+async def _fork(session: Session) -> None:
+    assert list_texts(await session.fork(name="b")) == ["one", "first", "two"]
+
+
+@pytest.mark.parametrize("call", [_request, _regenerate, _rewind, _fork])
+@awaited
+async def test_whatever_comes_after_a_turn_of_unknown_end_looks_whether_it_was_kept(
+    call: Callable[[Session], Awaitable[None]],
+) -> None:
+    store = Flaky()
+    async with opened(store, model="gpt-5") as session:
+        await session.ask("one")
+        await session.record("first")
+        store.fails = "after"
+        with pytest.raises(OSError, match="got lost"):
+            await session.ask("two")
+        await call(session)
 
 
 @awaited

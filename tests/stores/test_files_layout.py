@@ -75,6 +75,14 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a file")
+    for folder in (tmp_path / "a", tmp_path / "a" / "b"):
+        with pytest.raises(StoreError, match=f"'{folder}'") as error:
+            anyio.run(read, folder)
+        assert error.value.hint == "check the path and its permissions"
+
+
 def test_the_time_in_a_name_is_utc_and_the_place_grows_past_four_digits() -> None:
     there = datetime(2025, 1, 1, 1, 0, tzinfo=timezone(timedelta(hours=2)))
     assert record_file_name(12_345, b"x", there) == "20241231T230000000Z_12345_record.json"

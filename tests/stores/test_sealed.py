@@ -19,7 +19,7 @@ from lamina.stores import ListedConversation, MemoryStore, Once, Store, StoredHe
 from lamina.stores.port import Within
 from lamina.stores.sealed import Sealed, add_key, generate, make_primary, retire, rewrap, verify
 from lamina.stores.sealed.cipher import NotSealedHere
-from lamina.stores.sealed.documents import new_data_key, unwrap
+from lamina.stores.sealed.documents import mark_deleting, new_data_key, unwrap
 from lamina.stores.sealed.records import SealedPlace
 from lamina.testing import Conformance, store
 from lamina.testing._store_names import NAMES
@@ -360,6 +360,17 @@ async def check_recovery(inner: MemoryStore, remedy: str) -> str:
     assert (await verify(again, WHERE)).count == 1
     assert await again.unfinished_deletions(WHERE.workspace) == []
     return outcome
+
+
+@awaited
+async def test_who_has_listed_a_conversation_lists_it_no_more_once_its_deletion_began() -> None:
+    inner = MemoryStore()
+    deleting, watching = Sealed(inner, KEY, create=True), Sealed(inner, KEY)
+    await deleting.append(WHERE, [b"old"])
+    assert [each.conversation for each in await watching.list(WHERE.workspace)] == ["chat"]
+    await deleting.cards.change(WHERE, lambda now: mark_deleting(now.card))  # and here it is killed
+    assert await watching.list(WHERE.workspace) == []
+    assert await watching.delete(WHERE)
 
 
 @awaited

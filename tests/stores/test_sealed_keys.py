@@ -88,6 +88,7 @@ def test_a_key_that_can_be_guessed_is_refused(value: bytes | str) -> None:
         "changeme-changeme-2026",
         "Password1234!",
         "passwordpassword",
+        "Password password!",
         "correct horse battery staple",
         "abcabcabcabcabc",
         "aaaaaaaaaaaaaaaa",
@@ -158,6 +159,21 @@ def test_a_key_file_that_holds_something_else_is_refused(tmp_path: Path) -> None
             from_file(path)
     with pytest.raises((BadInput, IsADirectoryError)):
         from_file(tmp_path)
+
+
+def test_what_is_no_key_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o600)  # nobody writes to it
+    init_file(tmp_path / "key")
+    for path, problem in (
+        (tmp_path, "not a regular file"),
+        (tmp_path / "pipe", "not a regular file"),
+        (tmp_path / "key" / "below", "cannot be read"),
+        (tmp_path / "a\0b", "cannot be read"),
+    ):
+        with pytest.raises(BadInput, match=problem):
+            from_file(path)
+    with pytest.raises(BadInput, match="cannot be made"):
+        init_file(tmp_path / "key" / "below")
 
 
 def test_a_key_comes_from_the_keyring(monkeypatch: pytest.MonkeyPatch) -> None:

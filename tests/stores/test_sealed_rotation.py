@@ -8,6 +8,7 @@ import pytest
 
 from lamina.errors import BadInput, Conflict, StoreError, WrongKey
 from lamina.stores import MemoryStore, Once, RecordPage, Store, StoredHead, Where, open_sqlite
+from lamina.stores.port import record_place
 from lamina.stores.sealed import (
     Cost,
     Passphrase,
@@ -22,7 +23,7 @@ from lamina.stores.sealed import (
     shred,
     verify,
 )
-from tests.sessions.talking import awaited
+from tests.sessions.talking import awaited, opened
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
 CHEAP = Cost(memory=19_456, passes=2, lanes=1)
@@ -184,6 +185,19 @@ async def _reads(store: Store) -> None:
         assert page.head.count >= count
         count = page.head.count
         await anyio.sleep(0.001)
+
+
+@awaited
+async def test_the_title_of_a_shredded_session_is_gone_with_its_record() -> None:
+    sealed = Sealed(MemoryStore(), generate(), create=True)
+    async with opened(sealed, "chat", workspace="team", model="gpt-5") as session:
+        await session.ask("My number is 4711")
+        await session.record("Noted.")
+    place = record_place(WHERE)
+    assert place is not None
+    assert b"4711" in (await sealed.read(place)).head.state
+    assert await shred(sealed, WHERE)
+    assert (await sealed.read(place)).head.is_empty
 
 
 def test_what_was_shredded_is_unreadable_and_known_as_shredded(tmp_path: Path) -> None:

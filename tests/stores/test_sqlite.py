@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 
-from lamina.stores import Store, open_sqlite
+from lamina.stores import Store, Where, open_sqlite
 from lamina.stores.sqlite.drivers import Driver
 from lamina.testing import Conformance, store
 
@@ -30,3 +31,18 @@ async def opened(folder: str, *, driver: Driver) -> AsyncIterator[Store]:
 )
 def test_sqlite(case: Conformance) -> None:
     case()
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_records_of_more_conversations_than_a_statement_takes_values(driver: Driver, tmp_path: Path) -> None:
+    async def trial() -> None:
+        async with open_sqlite(tmp_path / "chats.db", driver=driver) as opened_store:
+            for name in ("n7", "n39999"):
+                await opened_store.append(Where("team", name), [name.encode(), b"more"])
+            names = [f"n{number}" for number in range(40_000)]
+            assert await opened_store.bodies("team", names) == {
+                "n7": [b"n7", b"more"],
+                "n39999": [b"n39999", b"more"],
+            }
+
+    anyio.run(trial)

@@ -341,3 +341,23 @@ def test_a_folder_is_made_with_those_above_it(root: Path) -> None:
     workspace.write("file", b"")
     with pytest.raises(BadInput, match="it is no folder"):
         workspace.make_folder("file/inner")
+
+
+def test_two_workspaces_of_one_folder_lose_no_edit(root: Path) -> None:
+    """Each agent has a workspace of its own."""
+    lines = [f"line {number}\n".encode() for number in range(60)]
+    (root / "a.txt").write_bytes(b"".join(lines))
+
+    def edit(space: Workspace, own_lines: list[bytes]) -> None:
+        for line in own_lines:
+            space.edit("a.txt", line, line.upper())
+
+    threads = [
+        threading.Thread(target=edit, args=(Workspace(folder), lines[start::2]))
+        for start, folder in enumerate((root, root / "."))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (root / "a.txt").read_bytes() == b"".join(lines).upper()

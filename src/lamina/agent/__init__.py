@@ -8,7 +8,7 @@ from lamina.agent.one_shot import ModelPlan, PlannedCalls
 from lamina.agent.opening import open_for
 from lamina.agent.outcome import Citation, ToolRunEvent, TurnCost, TurnEvent, TurnLimits, TurnOutcome
 from lamina.agent.profiles import CITING, EXPLORER, PLANNING, THINKING, AgentProfile, guidelines
-from lamina.agent.registry import AgentRegistry, StoredAgents, load_agents
+from lamina.agent.registry import AgentRegistry, load_agents
 from lamina.agent.scratchpad import scratchpad
 from lamina.agent.subagents import ForkedTask, delegate, delegate_forked, fork_tasks, hand_over
 from lamina.agent.workspace_actions import search_action, workspace_actions
@@ -26,7 +26,6 @@ __all__ = [
     "ForkedTask",
     "ModelPlan",
     "PlannedCalls",
-    "StoredAgents",
     "ToolRunEvent",
     "TurnCost",
     "TurnEvent",

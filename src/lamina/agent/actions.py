@@ -14,12 +14,14 @@ from typing import Any
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.values import Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.port import Tool
 from lamina.errors import BadInput
+from lamina.formats.codec import encode
 from lamina.segments import result
 
 QUESTION = "[The user's question]: "
@@ -154,11 +156,20 @@ async def _run_action(
     problem = f"it did not end within {seconds} seconds"
     try:
         with anyio.move_on_after(seconds):
-            return _make_result(await action.run(arguments), call)
+            made = _make_result(await action.run(arguments), call)
+            # What no record can hold has to fail here, alone: later it would take with it the results of the
+            # calls beside it, which cannot be run again.
+            encode(made)
+            return made
     except BadInput as error:
         problem = str(error)
     except Exception as error:  # noqa: BLE001 - a tool may fail in any way, and the model is told
         problem = f"{type(error).__name__}: {error}"
+    except anyio.get_cancelled_exc_class():
+        # The turn is cancelled, or only something that the tool has waited for. That would end the calls
+        # beside it without a word: a task group takes the end of one task for its own.
+        await checkpoint_if_cancelled()
+        problem = "what it waited for was cancelled"
     return result(f"Error: {problem[:LONGEST]}", id=call.id, name=call.name, error=True)
 
 

@@ -75,8 +75,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     `plan`: it says which actions run before the question, and the model calls none. `approve` is asked before
     an action that writes; without it none runs. `cites`: the outcome names the segments that an answer cites.
-    `repeats`: the question is repeated after the result of each search. With a folder as `workspace` the
-    tools of that folder are added to the actions. `profile` is the agent in a registry.
+    With a folder as `workspace` the tools of that folder are added to the actions. `profile` is the agent in
+    a registry.
     """
 
     client: Client
@@ -87,7 +87,6 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[Before, ...] = ()
     after: tuple[After, ...] = ()
     cites: bool = False
-    repeats: bool = True
     workspace: str | PathLike[str] | None = None
     profile: AgentProfile = AgentProfile()
 
@@ -198,7 +197,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
             approve=self.approve,
             parallel=self.limits.parallel,
             seconds=self.limits.seconds,
-            question=question if self.repeats else "",
+            question=question,
         )
 
     def _make_outcome(self, session: Session, turn: _Turn, ending: Ending | Any) -> TurnOutcome:

@@ -1,6 +1,6 @@
 """Named agents: who each one is, which tools it has, its model and its limits. They are data, not code.
 
-    agents = load_agents("agents.toml")                  # or: await StoredAgents(store, "team").load()
+    agents = load_agents("agents.toml")
     agent = agents.make("reviewer", client=client, actions=all_actions)
     async with open_for(agent, "chats.db", "review-7") as session:
         outcome = await agent.run(session, "Is the retry policy sound?")
@@ -31,16 +31,8 @@ from lamina.agent.actions import Action
 from lamina.agent.loop import Agent
 from lamina.agent.profiles import AgentProfile
 from lamina.clients.events import Client
-from lamina.core.values import Segment
-from lamina.core.wording import text_of
 from lamina.errors import BadInput
-from lamina.formats.codec import decode, encode
-from lamina.segments import segment
 from lamina.settings import decode_toml, find_error_line
-from lamina.stores.port import Store, Where
-
-CONVERSATION = "agents"
-"""Where a workspace keeps its agents, unless another name is given."""
 
 
 class AgentRegistry(Mapping[str, AgentProfile]):
@@ -109,44 +101,3 @@ def load_agents(path: str | PathLike[str]) -> AgentRegistry:
             hint = f"an agent has {', '.join(fields)}"
             raise BadInput(str(error), place=f"{file}:{line}", hint=hint) from None
     return AgentRegistry(profiles)
-
-
-class StoredAgents:
-    """The agents that a workspace keeps in its store."""
-
-    def __init__(self, store: Store, workspace: str = "", *, conversation: str = CONVERSATION) -> None:
-        self._store = store
-        self._where = Where(workspace, conversation)
-
-    async def load(self) -> AgentRegistry:
-        """Read all agents. Of each name the newest counts."""
-        page = await self._store.read(self._where)
-        profiles: dict[str, AgentProfile] = {}
-        for one in decode(record.body for record in page.records):
-            text = text_of(one.parts)
-            if text:
-                profiles[one.key] = self._read_profile(one.key, text)
-            else:  # it was removed: records are only ever added
-                profiles.pop(one.key, None)
-        return AgentRegistry(profiles)
-
-    def _read_profile(self, name: str, text: str) -> AgentProfile:
-        """A profile as it was kept. Anybody who may write to the store may have written it."""
-        try:
-            return msgspec.json.decode(text, type=AgentProfile)
-        except (msgspec.MsgspecError, BadInput, RecursionError) as error:
-            hint = "keep it anew: put(name, profile)"
-            raise BadInput(str(error), place=f"agent {name!r} of the store", hint=hint) from None
-
-    async def put(self, name: str, profile: AgentProfile) -> None:
-        """Keep an agent under a name, in place of an earlier one."""
-        await self._append(name, msgspec.json.encode(profile).decode())
-
-    async def remove(self, name: str) -> None:
-        """Keep no agent under this name any more."""
-        (await self.load())[name]  # says so if there is none
-        await self._append(name, "")
-
-    async def _append(self, name: str, text: str) -> None:
-        record: Segment = segment("context_file", "user", text, key=name, attrs={"name": name})
-        await self._store.append(self._where, [encode(record)])

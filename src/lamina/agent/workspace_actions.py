@@ -27,9 +27,9 @@ GUIDELINES = {
 """A line for the system text about each tool that needs one."""
 
 
-def workspace_actions(offers: Iterable[Offer], *, approved: bool = False) -> tuple[Action, ...]:
-    """Tools over a workspace or memory as actions; with `approved` none of them asks for approval."""
-    return tuple(_make_action(offer, approved=approved) for offer in offers)
+def workspace_actions(offers: Iterable[Offer]) -> tuple[Action, ...]:
+    """Tools over a workspace or memory as actions."""
+    return tuple(_make_action(offer) for offer in offers)
 
 
 def search_action(index: Index, *, name: str = "search") -> Action:
@@ -53,7 +53,7 @@ def search_action(index: Index, *, name: str = "search") -> Action:
     )
 
 
-def _make_action(offer: Offer, *, approved: bool) -> Action:
+def _make_action(offer: Offer) -> Action:
     async def run(arguments: dict[str, Any]) -> Segment:
         call = ToolCall(id="", name=offer.name, arguments=json.dumps(arguments))
         return await answer((offer,), call)
@@ -61,7 +61,7 @@ def _make_action(offer: Offer, *, approved: bool) -> Action:
     return Action(
         tool=Tool(**offer.definition),
         run=run,
-        writes=offer.changes and not approved,
+        writes=offer.changes,
         searches=offer.name == "grep",
         guideline=GUIDELINES.get(offer.name, ""),
     )

@@ -17,7 +17,7 @@ from lamina.formats.codec import decode, encode
 from lamina.sessions import Session
 from lamina.stores.address import open_store
 from lamina.stores.paging import copy_conversations
-from lamina.stores.port import OwnName, Store, Where
+from lamina.stores.port import SEARCH, OwnName, Store, Where
 
 
 async def export_one(store: Store, workspace: str, name: str, *, form: str) -> int:
@@ -118,6 +118,12 @@ async def copy_everything(store: Store, workspace: str, address: str, key_file: 
         for place in (workspace, OwnName(f"{CONVERSATIONS}{recorded_in}")):
             for name, count in (await copy_conversations(store, target, place)).items():
                 copied[name] = copied.get(name, 0) + count
-        for place in (f"{FAMILIES}{recorded_in}", f"{ANSWERS}{recorded_in}", f"{COSTS}{workspace}"):
+        beside = (
+            f"{FAMILIES}{recorded_in}",
+            f"{ANSWERS}{recorded_in}",
+            f"{COSTS}{workspace}",
+            f"{SEARCH}{workspace}",
+        )
+        for place in beside:
             await copy_conversations(store, target, OwnName(place))
     return copied

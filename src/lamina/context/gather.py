@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from lamina.context.port import GatheredSegments, Source, join_gathered
 from lamina.core.values import Segment
@@ -52,6 +53,11 @@ async def _ask_source(
         except Exception as error:  # noqa: BLE001 - whatever a source does wrong, the turn goes on
             problem = str(error) or type(error).__name__
             return GatheredSegments(notes=(f"source {name} failed: {problem[:LONGEST]}",))
+        except anyio.get_cancelled_exc_class():
+            # The turn is cancelled or time is over, or only something that the source has waited for. That
+            # would end the sources beside it without a note.
+            await checkpoint_if_cancelled()
+            return GatheredSegments(notes=(f"source {name} failed: what it waited for was cancelled",))
     return GatheredSegments(notes=(f"source {name} was left out: no answer in {seconds:g} seconds",))
 
 

@@ -42,9 +42,6 @@ LONGEST_FACT = 2_000
 FACTS = 500
 """How many facts there may be."""
 
-ATTEMPTS = 5
-"""How often a fact is written again, if somebody else writes at the same time."""
-
 NOTHING = "(nothing)"
 """The text of a section that has no facts any more."""
 
@@ -138,7 +135,7 @@ class Memory:
             await self._store.append(self._where, [encode(_write_fact(fact))], expect=count)
             return old
 
-        return await retry_conflicts(write, tries=ATTEMPTS)
+        return await retry_conflicts(write)
 
 
 def _write_fact(fact: Fact) -> Segment:

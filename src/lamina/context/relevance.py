@@ -39,12 +39,6 @@ from lamina.workspace.superseding import ORDER
 READ = 100_000
 """Characters of an attachment that are looked at."""
 
-MOST_WORDS = 4
-"""Shared words that a reason names."""
-
-LONGEST_WORD = 40
-"""Characters of one of them."""
-
 QUIET = frozenset(
     "again answer ask continue explain file files give go good great help hello hi know let like look make "
     "need next now ok okay one please question read right say see show sure tell thank thanks thing think "
@@ -76,25 +70,25 @@ Judge = Callable[[str, Sequence[Segment]], Awaitable[Mapping[str, float]]]
 
 
 class WordMatch(NamedTuple):
-    """How well a text matches, from 0 to 1, and the words of the prompt that are in it.
+    """How well a text matches, from 0 to 1, and how many words of the prompt are in it.
 
     `reason` replaces the words if the match has another reason.
     """
 
     score: float
-    words: tuple[str, ...] = ()
+    words: int = 0
     reason: str = ""
 
     def describe(self) -> str:
-        """Why the text matches. This goes into the ledger.
+        """Why the text matches. This is stored, in the ledger and with the attachment.
 
-        It names the words, so that a reader can tell a good reason from an accident.
+        So it quotes no word of the prompt: whoever erases that would leave its words behind here.
         """
         if self.reason:
             return self.reason
         if self.words:
-            quoted_words = ", ".join(f"«{word}»" for word in self.words)
-            return f"shares {quoted_words} with the prompt"
+            noun = "word" if self.words == 1 else "words"
+            return f"shares {self.words} {noun} with the prompt"
         if self.score > 0:
             return f"relevance {self.score:.2f}"
         return "shares nothing with the prompt"
@@ -115,11 +109,9 @@ def score_by_words(prompt: str, segments: Sequence[Segment]) -> list[WordMatch]:
     """How well each segment matches. The best has 1, and a segment that shares no word has 0."""
     from lamina.context.search.words import STOP, find_terms, fold_text  # noqa: PLC0415 - this loads the index
 
-    prompt_words: dict[str, str] = {}
-    for word in reversed(find_terms(prompt)):  # so that the first word of a stem is the one that is named
-        if word not in QUIET and word not in STOP:
-            prompt_words[stem(word)] = word
-    counts = [_count_words(segment, prompt_words, fold_text) for segment in segments]
+    terms = find_terms(prompt)
+    prompt_stems = {stem(word) for word in terms if word not in QUIET and word not in STOP}
+    counts = [_count_words(segment, prompt_stems, fold_text) for segment in segments]
     mean_size = sum(count.size for count in counts) / max(len(counts), 1)
     weights = _weigh_stems(counts)
     scores = []
@@ -132,12 +124,7 @@ def score_by_words(prompt: str, segments: Sequence[Segment]) -> list[WordMatch]:
             shares.append(weights[word] * saturated)
         scores.append(fsum(shares))
     best = max(scores, default=0.0) or 1.0
-    matches = []
-    for score, count in zip(scores, counts, strict=True):
-        heaviest = sorted(count.times, key=lambda word: (-weights[word], prompt_words[word]))
-        words = tuple(prompt_words[word][:LONGEST_WORD] for word in heaviest[:MOST_WORDS])
-        matches.append(WordMatch(score / best, words))
-    return matches
+    return [WordMatch(score / best, len(count.times)) for score, count in zip(scores, counts, strict=True)]
 
 
 def stem(word: str) -> str:
@@ -166,14 +153,14 @@ def _drop_plural(word: str) -> str:
     return word.removesuffix("s")
 
 
-def _count_words(segment: Segment, prompt_words: Mapping[str, str], fold: Callable[[str], str]) -> WordCounts:
+def _count_words(segment: Segment, prompt_stems: set[str], fold: Callable[[str], str]) -> WordCounts:
     """The words of a prompt in the text, the key and the attributes of a segment."""
     text = "\n".join((segment.key, *segment.attrs.values(), text_of(segment.parts)[:READ]))
     words = _WORD.findall(fold_case(fold(text)))
     times: Tally[str] = Tally()
     for word in words:
         word_stem = stem(word)
-        if word_stem in prompt_words:
+        if word_stem in prompt_stems:
             times[word_stem] += 1
     return WordCounts(times, len(words))
 

@@ -26,7 +26,7 @@ from lamina.core.values import Ledger, LedgerLine, Ref, Segment
 from lamina.core.wishes import ACCEPTED, LEAST_QUOTE
 from lamina.core.wording import describe_segment, text_of
 from lamina.dialects.usage import count_noun
-from lamina.errors import BadInput, NotFound, StoreError
+from lamina.errors import BadInput, LaminaError, NotFound, StoreError
 from lamina.fitting.context_tool import write_note
 from lamina.fitting.recalls import answer_recall_text, recall_text
 from lamina.sessions import Session
@@ -82,8 +82,7 @@ class ConversationLibrary:
 
     async def recall(self, key: str, *, conversation: str = "", start: int = 0, find: str = "") -> str:
         """The text behind a handle, a piece of it from `start` on, or the places where `find` occurs."""
-        for name in await self._choose_names(conversation):
-            stored = await self._read(name)
+        async for stored in self._read_each(conversation):
             try:
                 return answer_recall_text(stored.log, key, ledger=stored.ledger, start=start, find=find)
             except NotFound:
@@ -113,8 +112,7 @@ class ConversationLibrary:
             return await self.explain(conversation=conversation)
         if action not in ("pin", "release"):
             raise BadInput(repr(action), place="action", hint="give pin, release, note or status")
-        for name in await self._choose_names(conversation):
-            stored = await self._read(name)
+        async for stored in self._read_each(conversation):
             segment = _find_named(stored, what)
             if segment is not None:
                 return f"{ACCEPTED[action]}{describe_segment(segment)}"
@@ -126,9 +124,10 @@ class ConversationLibrary:
             raise BadInput(f"{most}", place="most", hint=f"give 1 to {MOST_HITS}")
         if not text.strip(" \t\r\n"):
             raise BadInput("it is empty", place="text", hint="give words to look for")
-        names = await self._choose_names(conversation)
-        for name in names:
-            await self._refresh_index(await self._read(name))
+        names: list[str] = []
+        async for stored in self._read_each(conversation):
+            await self._refresh_index(stored)
+            names.append(stored.name)
         hits = await self._index.query(text, most=most, sources=names)
         if not hits:
             return f"Nothing in {count_noun(len(names), 'conversation')} answers to that."
@@ -137,17 +136,28 @@ class ConversationLibrary:
     async def _list_conversations(self) -> str:
         lines: list[str] = []
         for name in await self._list_names():
-            stored = await self._read(name)
-            lines.append(_write_line(stored))
+            try:
+                lines.append(_write_line(await self._read(name)))
+            except LaminaError as error:
+                lines.append(f"{name}: it cannot be read: {error}")
         if not lines:
             return "The store has no conversation yet."
         return "\n".join(lines)
 
-    async def _choose_names(self, conversation: str) -> list[str]:
-        """The conversation that was asked for, or all that are shown here."""
-        if conversation:
-            return [conversation]
-        return await self._list_names()
+    async def _read_each(self, conversation: str) -> AsyncIterator[LibraryConversation]:
+        """The conversation that was asked for, or each that is shown here and can be read.
+
+        A damaged one, or one that a newer release wrote, must not hide all others. `explain` names it.
+        """
+        if conversation or self._only:
+            yield await self._read(conversation)
+            return
+        for name in await self._list_names():
+            try:
+                stored = await self._read(name)
+            except LaminaError:
+                continue
+            yield stored
 
     async def _list_names(self) -> list[str]:
         """The names of all conversations: sessions first, then those of the gateway."""

@@ -12,6 +12,7 @@ conversation, whose name is a handle: the parent's recall tool reads it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from lamina.sessions.records import read_records
 from lamina.sessions.request_builder import RequestBuilder
 from lamina.sessions.setup import find_own_tools
 from lamina.sessions.stored_conversation import StoredConversation
+from lamina.sessions.turns import take_call
 from lamina.stores.port import Where
 
 Answer = Any
@@ -90,8 +92,10 @@ async def _read_answer(answer: Answer, dialect: Dialect) -> Absorbed:
 
 
 def make_results(results: Iterable[Results], calls: Iterable[ToolCall]) -> list[Segment]:
-    """One segment for each result, named after the tool of its call."""
-    names = {call.id: call.name for call in calls}
+    """One segment for each result, named after the tool of its call: of several with one id, the first."""
+    names: dict[str, str] = {}
+    for call in calls:
+        names.setdefault(call.id, call.name)
     segments: list[Segment] = []
     for item in results:
         segments += _result_segments(item, names)
@@ -99,16 +103,22 @@ def make_results(results: Iterable[Results], calls: Iterable[ToolCall]) -> list[
 
 
 def list_unanswered(calls: Iterable[ToolCall], results: Iterable[Segment]) -> list[ToolCall]:
-    answered_ids = {_result_id(segment) for segment in results}
-    return [call for call in calls if call.id not in answered_ids]
+    unanswered = list(calls)
+    for one in results:
+        take_call(unanswered, _result_of(one))
+    return unanswered
 
 
 def order_results(results: Iterable[Segment], calls: Iterable[ToolCall]) -> list[Segment]:
     """The results in the order of their calls. Results of calls that nobody made come last, as they came."""
-    order: dict[str, int] = {}
-    for index, call in enumerate(calls):
-        order.setdefault(call.id, index)
-    return sorted(results, key=lambda segment: order.get(_result_id(segment), len(order)))
+    all_calls = list(calls)
+    waiting = list(all_calls)
+    order = {id(call): index for index, call in enumerate(all_calls)}
+    placed: list[tuple[int, Segment]] = []
+    for one in results:
+        call = take_call(waiting, _result_of(one))
+        placed.append((order.get(id(call), len(order)), one))
+    return [one for _, one in sorted(placed, key=itemgetter(0))]
 
 
 def _result_segments(item: Results, names: Mapping[str, str]) -> list[Segment]:
@@ -127,12 +137,12 @@ def _result_segments(item: Results, names: Mapping[str, str]) -> list[Segment]:
     return [result(content, id=id_, name=names.get(id_, "")) for id_, content in item.items()]
 
 
-def _result_id(segment: Segment) -> str:
-    """The id of the call that a segment answers, or "" if it answers none."""
+def _result_of(segment: Segment) -> ToolResult:
+    """The result in a segment; one of no call if it has none."""
     for part in segment.parts:
         if isinstance(part, ToolResult):
-            return part.id
-    return ""
+            return part
+    return ToolResult(id="", content=())
 
 
 def is_own_call(call: ToolCall, builder: RequestBuilder) -> bool:

@@ -77,6 +77,8 @@ async def read_attachments(
 
     What may not be read, or belongs to another workspace, becomes a note.
     """
+    if isinstance(attach, str | PurePath):  # the letters of a text are paths, too
+        raise BadInput(f"{attach!r:.80} is one path", place="attach", hint=f"give a list: [{attach!r:.80}]")
     segments: list[Segment] = []
     notes: list[str] = []
     for item in attach:

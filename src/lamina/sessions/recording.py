@@ -29,9 +29,6 @@ from lamina.telemetry import active
 
 DOOR = "session"
 
-TRIES = 8
-"""How often the record is written again because another process was first."""
-
 
 class SessionRecord:
     """The record of one session, beside its log in the same store."""
@@ -42,6 +39,7 @@ class SessionRecord:
         self._writer = RecordWriter()
         self._state: ConversationState | None = None
         self._stored_state = b""
+        self._unsure: list[bytes] = []
         self._last_call: PaidCall | None = None
         self._last_envelope: Envelope | None = None
 
@@ -78,9 +76,7 @@ class SessionRecord:
         self._count_miss(envelope, usage, dialect=dialect, model=model, cut=cut)
         # The answer is in the log by now, and the model was paid: a failure here must not fail the turn.
         try:
-            await retry_conflicts(
-                lambda: self._write(envelope, dialect=dialect, model=model, log=log), tries=TRIES
-            )
+            await retry_conflicts(lambda: self._write(envelope, dialect=dialect, model=model, log=log))
         except (LaminaError, OSError) as error:
             self._stored.notes.append(f"what this request cost could not be recorded: {error}")
 
@@ -111,6 +107,7 @@ class SessionRecord:
     async def _write(self, envelope: Envelope, *, dialect: str, model: str, log: tuple[Segment, ...]) -> None:
         store = self._stored.store
         if self._state is None:
+            await self._find_unsure()
             page = await store.read(self._place, last=0)
             self._writer.skip_to(page.head.count)
             self._state = _load_state(page.head.state, log)
@@ -123,10 +120,11 @@ class SessionRecord:
             tokens=envelope.tokens,
             ledger=Ledger(cuts=envelope.ledger.cuts),
         )
+        records = self._writer.encode()
         try:
             head = await store.append(
                 self._place,
-                self._writer.encode(),
+                records,
                 expect=self._writer.count,
                 was=self._stored_state,
                 state=state.encode(),
@@ -134,9 +132,38 @@ class SessionRecord:
         except Conflict:
             self._state = None
             raise
+        except BaseException:
+            # It was cancelled, or the connection was lost: what was written may be in the store.
+            self._state = None
+            self._unsure = records
+            raise
         self._writer.saved()
+        is_new = not self._stored_state
         self._state = state
         self._stored_state = head.state
+        if is_new:
+            await self._delete_if_orphaned()
+
+    async def _delete_if_orphaned(self) -> None:
+        """Delete a new record if its conversation is gone: somebody deleted that after the answer came.
+
+        The record has its title. A look before the write would not be enough: the deletion may come between.
+        """
+        page = await self._stored.store.read(self._stored.where, last=0)
+        if page.head.is_empty:
+            await self._stored.store.delete(self._place)
+
+    async def _find_unsure(self) -> None:
+        """Look whether the records of a write that failed are in the store: twice they would cost twice.
+
+        They were written for one place, and for no other.
+        """
+        if not self._unsure:
+            return
+        page = await self._stored.store.read(self._place, after=self._writer.count, limit=len(self._unsure))
+        if [record.body for record in page.records] == self._unsure:
+            self._writer.saved()
+        self._unsure = []
 
 
 def _load_state(source: bytes, log: tuple[Segment, ...]) -> ConversationState:

@@ -78,6 +78,7 @@ def _redact_segment(segment: Segment, redact: Redact) -> Segment | None:
             meta=_redact_meta(segment.meta, redact),
             key=redact(segment.key),
             attrs={name: redact(value) for name, value in segment.attrs.items()},
+            beside=tuple(_redact_part(part, redact) for part in segment.beside),
         )
     except RecursionError:
         place = f"segment {segment.key!r:.100}"
@@ -106,7 +107,7 @@ def _redact_part(part: Any, redact: Redact) -> Any:
 _TEXT_FIELDS: dict[type, tuple[str, ...]] = {
     Text: ("text",),
     Thinking: ("text",),
-    Document: ("text", "name", "url"),
+    Document: ("text", "name", "url", "context"),
     Image: ("url",),
 }
 """The fields of a part that hold text. Pictures and other bytes are not read."""

@@ -177,9 +177,14 @@ class Session:
         )
         return OpeningSession(_open_session(opening))
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the block that opened the session has ended."""
+        return self._lifetime.has_ended
+
     def check_open(self) -> None:
         """Raise BadInput if the session was closed."""
-        if self._lifetime.has_ended:
+        if self.is_closed:
             hint = "open the conversation again, and use the session inside of `with`"
             raise BadInput("the session is closed", place=f"session {self.conversation!r}", hint=hint)
 
@@ -188,6 +193,10 @@ class Session:
         """Let one task at a time use the session, while it is open."""
         self.check_open()
         async with self._lock:
+            if self._stored.stale:
+                # An append failed or was cancelled after it had begun. Whoever goes on without a look at the
+                # store sends the request of before, and its answer is stored after a turn that it is not for.
+                await self._writer.load()
             yield
 
     @property
@@ -400,7 +409,9 @@ class Session:
             self._builder.refuse_missing()
             self._writer.begin_turn()
             calls = list_open_calls(self.log)
-            segments = make_results(results, calls)
+            # Some servers give every call the same id. What the application returns is of its own tools.
+            apps_first = sorted(calls, key=self.is_own_call)
+            segments = make_results(results, apps_first)
             situation = ToolSituation(log=self.log, ledger=self.ledger, envelope=self._writer.find_envelope())
             unanswered = list_unanswered(calls, segments)
             segments += await answer_own_calls(unanswered, self._builder, self._stored, situation)
@@ -428,7 +439,7 @@ class Session:
         """Build the request for the conversation as it is, and store its ledger."""
         async with self._open_lock():
             await self._writer.rebuild_mentioned()
-            if not self._stored.live.count or self._stored.state.fresh:
+            if self._stored.state.fresh:
                 return self._writer.current_envelope(idle)
             return await self._writer.extend([], idle=idle)
 

@@ -18,11 +18,8 @@ from lamina.sessions.records import Control, NewestSegments, Rewind
 from lamina.sessions.reports import Stopwatch
 from lamina.sessions.request_builder import BuiltRequest, RequestBuilder, StoredRequest, rebuild_request
 from lamina.sessions.stored_conversation import RecordGroup, SessionState, StoredConversation
-from lamina.stores.paging import retry_conflicts
+from lamina.stores.paging import RETRIES, retry_conflicts
 from lamina.stores.port import Once
-
-TRIES = 100
-"""How often a turn is put after what others added. Each time, another writer has made progress."""
 
 
 class TurnWriter:
@@ -61,6 +58,8 @@ class TurnWriter:
 
         With `rebase` they are put after what another writer added meanwhile; without it Conflict is raised.
         """
+        if not segments and not self.stored.live.log:  # a ledger alone would be a conversation of nothing
+            return self.current_envelope(idle)
         relevance = self.builder.relevance
         if opens_turn and relevance is not None:
             with self.watch.phase("rank"):
@@ -69,7 +68,7 @@ class TurnWriter:
             self.stored.notes += ranked.notes
 
         async def write() -> None:
-            group = await self._make_group(segments, opens_turn=opens_turn)
+            group = self._make_group(segments, opens_turn=opens_turn)
             before = self.stored.state.after_append()
             with self.watch.phase("build"):
                 envelope = self.builder.build(
@@ -80,7 +79,7 @@ class TurnWriter:
                 self._remember_envelope(envelope)
                 self._state_before = before
 
-        await retry_conflicts(write, tries=TRIES if rebase else 1)
+        await retry_conflicts(write, tries=RETRIES if rebase else 1)
         return self.current_envelope()
 
     async def append(
@@ -95,15 +94,15 @@ class TurnWriter:
         """Add segments as one group, without a request."""
 
         async def write() -> None:
-            group = await self._make_group(segments, opens_turn=opens_turn)
+            group = self._make_group(segments, opens_turn=opens_turn)
             await self.add_group(group, state or self.stored.state.after_append(), once)
 
-        await retry_conflicts(write, tries=TRIES if rebase else 1)
+        await retry_conflicts(write, tries=RETRIES if rebase else 1)
 
     async def rebuild_mentioned(self) -> None:
         """Put what imported messages refer to before them, unless a request was built already."""
         if self.stored.state.ledger.mark is None:
-            await retry_conflicts(self._rebuild_mentioned, tries=TRIES)
+            await retry_conflicts(self._rebuild_mentioned)
 
     async def _rebuild_mentioned(self) -> None:
         log = self.stored.live.log
@@ -186,7 +185,7 @@ class TurnWriter:
             envelope = self.builder.build(
                 self._log_to_build(), self.stored.state, idle=idle, phase=self.watch.phase
             )
-        if count:
+        if self.stored.live.log:
             self.stored.state = self.stored.state.built(envelope, count)
         self._remember_envelope(envelope)
         return envelope
@@ -244,10 +243,8 @@ class TurnWriter:
             await self.load()
             raise
 
-    async def _make_group(self, segments: Sequence[Segment], *, opens_turn: bool) -> RecordGroup:
+    def _make_group(self, segments: Sequence[Segment], *, opens_turn: bool) -> RecordGroup:
         """Make a group with what is due before its segments: a changed setup, and changed sections."""
-        if self.stored.stale:  # an append failed, and nobody knows whether its group was added
-            await self.load()
         controls: list[Control] = []
         # A request alone changes nothing that is stored, so a new setup waits for the next segments.
         if segments and self.stored.live.setup != self.builder.setup:
@@ -264,7 +261,7 @@ class TurnWriter:
         count = self.stored.live.count
         if self._envelope_count != count:
             self._request_before = self._latest_request
-        if count:
+        if self.stored.live.log:
             self._latest_request = BuiltRequest(envelope=envelope, dialect=self.builder.dialect.name)
         self.envelope = envelope
         self._envelope_count = count

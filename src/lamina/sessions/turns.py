@@ -173,7 +173,7 @@ def list_open_calls(log: Sequence[Segment]) -> tuple[ToolCall, ...]:
             if isinstance(part, ToolCall):
                 calls.append(part)
             elif isinstance(part, ToolResult):
-                _remove_call(calls, part.id)
+                take_call(calls, part)
     return tuple(calls)
 
 
@@ -195,12 +195,17 @@ def _index_after_last(log: Sequence[Segment], *roles: Role) -> int:
     return 0
 
 
-def _remove_call(calls: list[ToolCall], call_id: str) -> None:
-    """Remove the first call with this id. Ids may repeat, and a result answers one call."""
-    for index, call in enumerate(calls):
-        if call.id == call_id:
-            del calls[index]
-            return
+def take_call(calls: list[ToolCall], result: ToolResult) -> ToolCall | None:
+    """Take the call that a result answers out of these; None if it answers none of them.
+
+    Some servers give every call the same id. Of several with one id it is that of the result's tool, or else
+    the first.
+    """
+    of_id = [index for index, call in enumerate(calls) if call.id == result.id]
+    if not of_id:
+        return None
+    of_tool = [index for index in of_id if calls[index].name == result.name]
+    return calls.pop((of_tool or of_id)[0])
 
 
 def is_models_turn(log: Sequence[Segment]) -> bool:

@@ -103,9 +103,6 @@ class MemoryStore(CheckedStore):
         conversation.state = head.state
         return head
 
-    async def close(self) -> None:
-        """Do nothing: the conversations stay until the store itself is gone."""
-
     def _check_key(self, workspace: str) -> None:
         check_key(workspace, sealed=HEADER in self._conversations)
 

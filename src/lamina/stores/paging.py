@@ -28,6 +28,9 @@ PAGE = 1000
 TRIES = 1000
 """How often a write is tried because another writer was first. Each time that other writer made progress."""
 
+RETRIES = 100
+"""How often what a user waits for is tried in that case."""
+
 SWEEP = Where(OwnName("lamina.sweep"), "sweep")
 """The conversation that is made and deleted."""
 
@@ -131,7 +134,7 @@ async def copy_conversations(source: Store, target: Store, workspace: str) -> di
     return counts
 
 
-async def retry_conflicts(write: Callable[[], Awaitable[T]], *, tries: int) -> T:
+async def retry_conflicts(write: Callable[[], Awaitable[T]], *, tries: int = RETRIES) -> T:
     """Call a function that reads and then writes, until nobody else has written in between.
 
     If others were first each time, the last Conflict is raised.

@@ -281,10 +281,3 @@ class Rescuable(Protocol):
     """A store that can return the intact records of a damaged conversation."""
 
     async def rescue(self, where: Where) -> Sequence[Record]: ...
-
-
-@runtime_checkable
-class Closable(Protocol):
-    """A store that holds something open."""
-
-    async def close(self) -> None: ...

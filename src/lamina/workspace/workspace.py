@@ -51,6 +51,9 @@ MOST = 20_000
 DEEPEST = 40
 """How many folders deep a walk goes."""
 
+_CHANGING = threading.RLock()
+"""Held while a file is changed. One for all workspaces: those of two agents may have the same file."""
+
 _NAMES_OF_TYPES = {
     stat.S_IFLNK: "a symbolic link",
     stat.S_IFIFO: "a pipe",
@@ -91,7 +94,6 @@ class Workspace:
         self.largest = largest
         self.exclude = exclude
         self.linked = linked
-        self._changing = threading.RLock()
         self._closed = weakref.finalize(self, os.close, self._root)
 
     def close(self) -> None:
@@ -156,7 +158,7 @@ class Workspace:
         self._check_size(len(data), path)
         names = self._check_path(path, change=True)
         with (
-            self._changing,
+            _CHANGING,
             self._open_parent(names, make=parents) as (folder, name),
             refuse_os_errors(path),
         ):
@@ -172,7 +174,7 @@ class Workspace:
 
         Others may change the file between the read and the write only from outside of this process.
         """
-        with self._changing:
+        with _CHANGING:
             data = self.read(path)
             count = data.count(old) if old else 0
             if not count:
@@ -194,13 +196,13 @@ class Workspace:
 
     def make_folder(self, path: str) -> None:
         """Create a folder and those above it. Does nothing if it is there."""
-        with self._changing, self._open_folder(self._check_path(path), make=True):
+        with _CHANGING, self._open_folder(self._check_path(path), make=True):
             pass
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder that is empty."""
         names = self._check_path(path, change=True)
-        with self._changing, self._open_parent(names) as (folder, name), refuse_os_errors(path):
+        with _CHANGING, self._open_parent(names) as (folder, name), refuse_os_errors(path):
             if stat.S_ISDIR(mode_of(folder, name) or 0):
                 os.rmdir(name, dir_fd=folder)
             else:
@@ -220,7 +222,7 @@ class Workspace:
             problem = "a folder of this name may hold files that are excluded by their place in it"
             raise BadInput(problem, place=display_name(path), hint="move the files that you need one by one")
         with (
-            self._changing,
+            _CHANGING,
             refuse_os_errors(path),
             self._open_parent(names) as (folder, name),
             self._open_parent(new_names, make=True) as (new_folder, new_name),
@@ -229,6 +231,8 @@ class Workspace:
                 self._check_replaceable(folder, name, path, required=True)
             if mode_of(new_folder, new_name) is not None:
                 raise BadInput("it is there already", place=display_name(to), hint="remove it first")
+            # Python has no rename that fails if the place is taken (renameat2), so another process may still
+            # put a file there between the look and this.
             os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
 
     def _check_size(self, size: int, path: str) -> None:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import anyio
 
 from lamina.agent.profiles import EXPLORER
-from lamina.agent.registry import CONVERSATION as AGENTS
 from lamina.cli.chat.conversation import Command, NextSession, TerminalChat, require
 from lamina.cli.chat.costs import copy_cost
 from lamina.cli.output import shorten
@@ -79,8 +78,7 @@ async def _describe_session(chat: TerminalChat, name: str) -> SessionRow:
 async def list_sessions(chat: TerminalChat) -> list[str]:
     """The names of all sessions of this workspace."""
     heads = every_conversation(chat.store, chat.session.workspace)
-    not_talked_in = (MEMORY, AGENTS)
-    return [head.conversation async for head in heads if head.conversation not in not_talked_in]
+    return [head.conversation async for head in heads if head.conversation != MEMORY]
 
 
 async def _new(chat: TerminalChat, name: str) -> None:

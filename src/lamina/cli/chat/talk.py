@@ -23,9 +23,7 @@ from anyio import to_thread
 
 from lamina.agent import (
     Agent,
-    AgentProfile,
     AgentRegistry,
-    StoredAgents,
     load_agents,
     open_for,
     workspace_actions,
@@ -81,7 +79,7 @@ async def talk(arguments: argparse.Namespace) -> int:
     async with open_chosen_store(arguments.store, settings, key=key) as store:
         # Typed lines go into a plain file, which must not hold what a sealed store encrypts.
         is_private = key is not None or arguments.store == "memory:"
-        agents = await load_all_agents(store, settings.workspace)
+        agents = await load_own_agents()
         chat_run = ChatRun(
             arguments, settings, store, space, root, agents=agents, keeps_history=not is_private
         )
@@ -344,14 +342,12 @@ class ChatRun:
                 yield from mention_choices(before, self.space)
 
 
-async def load_all_agents(store: Store, workspace: str) -> AgentRegistry:
-    """The agents of the user's own file, and those that the store has for the workspace, which go first."""
-    profiles: dict[str, AgentProfile] = {}
+async def load_own_agents() -> AgentRegistry:
+    """The agents of the user's own file; none without one."""
     file = config_folder() / AGENTS_FILE
-    if await to_thread.run_sync(file.is_file):
-        profiles.update(await to_thread.run_sync(load_agents, file))
-    profiles.update(await StoredAgents(store, workspace).load())
-    return AgentRegistry(profiles)
+    if not await to_thread.run_sync(file.is_file):
+        return AgentRegistry({})
+    return await to_thread.run_sync(load_agents, file)
 
 
 def _window_of(budget: Budget | int | None) -> int:

@@ -252,9 +252,10 @@ class SqliteChunkTables:
             for (nth, chunk), vector in zip(plan.new, vectors, strict=True):
                 numbers.append(self._insert(source, nth, chunk, vector))
             self._link.execute("COMMIT")
-        except BaseException:
-            self._link.execute("ROLLBACK")
-            raise
+        finally:
+            # SQLite itself has ended it if the disk is full. An error of ROLLBACK would then hide that one.
+            if self._link.in_transaction:
+                self._link.execute("ROLLBACK")
         return numbers
 
     def _insert(self, source: str, nth: int, chunk: Chunk, vector: bytes | None) -> int:

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -33,12 +33,8 @@ _TIME_FORMAT = "%Y/%m/%d %H:%M:%S"
 MAX_NAME_BYTES = 100
 """Synced folders and encrypted ones accept less than the usual 255."""
 
-MIN_TOPIC_BYTES = 20
-"""The topic gets at least so many, however long the rest of the name is."""
-
 MAX_WORDS = 10
 UNTITLED = "Untitled Chat"
-TEMPLATE = "{topic}@{date}_{time}"
 
 _NOT_IN_NAMES = re.compile(r'[\\/:*?"<>|\x00-\x1f\x7f]')
 _EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,7 +45,6 @@ async def save(
     folder: str | os.PathLike[str],
     *,
     hidden: bool = True,
-    zone: tzinfo = UTC,
     now: Callable[[], float] = time.time,
 ) -> Path | None:
     """Write the page of a chat and return its path. A chat without messages has no page: None."""
@@ -60,12 +55,12 @@ async def save(
     if chat.epoch is None:
         # An estimated time may be that of another chat, so the first words have to be the same too.
         first_text = messages[0].text
-        epoch = _parse_epoch(messages[0].at, zone)
+        epoch = _parse_epoch(messages[0].at)
         if epoch is None:
             epoch = int(now() * 1000)
         chat = msgspec.structs.replace(chat, epoch=epoch)
     return await to_thread.run_sync(
-        partial(_save_page, chat, Path(folder), hidden=hidden, zone=zone, first_text=first_text)
+        partial(_save_page, chat, Path(folder), hidden=hidden, first_text=first_text)
     )
 
 
@@ -80,7 +75,7 @@ async def find(folder: str | os.PathLike[str], epoch: int) -> Path | None:
     return await to_thread.run_sync(_find_page, Path(folder), epoch)
 
 
-def _save_page(chat: MarkdownChat, folder: Path, *, hidden: bool, zone: tzinfo, first_text: str) -> Path:
+def _save_page(chat: MarkdownChat, folder: Path, *, hidden: bool, first_text: str) -> Path:
     """Write a page, over the page of the same chat if there is one.
 
     What the older page says of its topic and of its last access stays, if the chat does not say it.
@@ -96,7 +91,7 @@ def _save_page(chat: MarkdownChat, folder: Path, *, hidden: bool, zone: tzinfo, 
     with _temporary_page(folder, data) as page:
         if existing is not None:
             return page.replace(existing)
-        return _place_page(page, _candidate_names(chat, zone))
+        return _place_page(page, _candidate_names(chat))
 
 
 @contextmanager
@@ -139,13 +134,13 @@ def _place_page(page: Path, names: Iterator[str]) -> Path:
     raise AssertionError(page)
 
 
-def _candidate_names(chat: MarkdownChat, zone: tzinfo) -> Iterator[str]:
+def _candidate_names(chat: MarkdownChat) -> Iterator[str]:
     """The names to try: the one with the words of the chat and the plain one, then both with numbers.
 
     The names go on for ever, since each may be that of another chat.
     """
     epoch = chat.epoch or 0
-    names = (file_name(_first_question(chat), epoch, topic=chat.topic, zone=zone), plain_name(epoch))
+    names = (file_name(_first_question(chat), epoch, topic=chat.topic), plain_name(epoch))
     yield from names
     for number in count(2):
         for name in names:
@@ -189,13 +184,13 @@ def _read_shown(path: Path) -> MarkdownChat:
     return read(path.read_bytes().decode("utf-8", "replace"), hidden=False)
 
 
-def _parse_epoch(at: str, zone: tzinfo) -> int | None:
-    """The milliseconds of a time; None if it cannot be read. Without a zone of its own it is in `zone`."""
+def _parse_epoch(at: str) -> int | None:
+    """The milliseconds of a time; None if it cannot be read. Without a zone of its own it is in UTC."""
     moment = _parse_time(at)
     if moment is None:
         return None
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=zone)
+        moment = moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)
 
 
@@ -211,18 +206,12 @@ def _parse_time(at: str) -> datetime | None:
         return None
 
 
-def file_name(
-    text: str, epoch: int, *, topic: str = "", prefix: str = "", template: str = TEMPLATE, zone: tzinfo = UTC
-) -> str:
-    """The name of a chat that began with `text`, at `epoch` milliseconds."""
-    moment = (_EPOCH_START + timedelta(milliseconds=epoch)).astimezone(zone)
-    date = f"{moment:%Y%m%d}"
-    time = f"{moment:%H%M%S}"
-    frame = _replace_unsafe(prefix + template.format(topic="", date=date, time=time))
-    room = MAX_NAME_BYTES - len(frame.encode()) - len(".md")
-    words = truncate_bytes(_first_words(topic or text), max(MIN_TOPIC_BYTES, room))
-    name = _replace_unsafe(prefix + template.format(topic=words, date=date, time=time))
-    return truncate_bytes(name, MAX_NAME_BYTES - len(".md")) + ".md"
+def file_name(text: str, epoch: int, *, topic: str = "") -> str:
+    """The name of a chat that began with `text`, at `epoch` milliseconds, in UTC."""
+    moment = _EPOCH_START + timedelta(milliseconds=epoch)
+    ending = f"@{moment:%Y%m%d_%H%M%S}.md"
+    words = truncate_bytes(_first_words(topic or text), MAX_NAME_BYTES - len(ending))
+    return f"{words}{ending}".encode("utf-8", "replace").decode()  # a name has no lone surrogates
 
 
 def plain_name(epoch: int) -> str:
@@ -239,8 +228,3 @@ def _first_words(text: str) -> str:
     words = " ".join(split_words(text)[:MAX_WORDS])
     words = _NOT_IN_NAMES.sub("", words).strip(WHITE_SPACE).lstrip(".")
     return "_".join(split_words(words or UNTITLED))
-
-
-def _replace_unsafe(name: str) -> str:
-    """A name with `_` for characters that a name may not hold, and without lone surrogates."""
-    return _NOT_IN_NAMES.sub("_", name).encode("utf-8", "replace").decode()

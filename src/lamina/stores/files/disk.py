@@ -116,6 +116,8 @@ def hold_lock(path: Path, *, alone: bool) -> Iterator[None]:
         yield
         return
     try:
+        # Not `lockf`: its locks are those of the whole process. Two threads would hold one at once, and
+        # whoever closes another descriptor of the file gives it up for both.
         fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
     finally:

@@ -211,7 +211,11 @@ class FilesStore(CheckedStore):
         """
         new_folders = [self._root]
         new_folders += [folder for folder in self._root.parents if not folder.exists()]
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            problem = f"{str(self._root)!r}: {error.strerror}"
+            raise StoreError(problem, hint="check the path and its permissions") from error
         has_other_files = any(not path.name.startswith(".") for path in self._root.iterdir())
         if has_other_files and not (self._root / MARK).exists():
             hint = "give an empty folder; lamina.formats.elara reads the files of that system"
@@ -268,6 +272,8 @@ class FilesStore(CheckedStore):
         self._check_key(where.workspace)
         with self._lock_conversation(where, alone=True):
             self._check_state(where, was)
+        # What is beside it first: if this process is killed in between, the conversation is still listed, and
+        # can be deleted again. In the other order nobody would find what is left.
         for place in places_beside(where):
             if (self._folder(where) / HEAD).exists():
                 with self._lock_conversation(place, alone=True):  # not nested: they may share a lock

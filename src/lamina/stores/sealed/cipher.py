@@ -20,6 +20,8 @@ except ImportError as error:  # pragma: no cover - the extra is installed where 
         "encryption needs the package cryptography; install lamina with its extra: lamina-context[encryption]"
     ) from error
 
+from lamina.stores import checksums
+
 KEY = 32
 NONCE = 12
 TAG = 16
@@ -59,19 +61,12 @@ class Cipher:
 
 
 def frame_fields(*fields: Field) -> bytes:
-    """Join fields, each after its length, so that no other fields give the same bytes.
-
-    A number is eight bytes.
-    """
-    parts: list[bytes] = []
-    for field in fields:
-        data = _field_bytes(field)
-        parts += (len(data).to_bytes(8), data)
-    return b"".join(parts)
+    """Join fields, each after its length, so that no other fields give the same bytes."""
+    return checksums.frame_fields(*map(_field_bytes, fields))
 
 
 def _field_bytes(field: Field) -> bytes:
-    """One field as bytes. Integers have a fixed size, so that no two lists of fields give the same bytes."""
+    """One field as bytes; a number has eight."""
     if isinstance(field, int):
         return field.to_bytes(8)
     if isinstance(field, str):

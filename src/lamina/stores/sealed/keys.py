@@ -103,12 +103,15 @@ def init_file(path: str | Path) -> Key:
     """Make a new key in a new file that only its owner can read. An existing file is never written to."""
     key = generate()
     path = Path(path).expanduser()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
+    place = f"key file {path}"
+    if os.path.lexists(path):
         hint = "use from_file(); if a key is overwritten, its conversations are lost"
-        raise BadInput("it exists already", place=f"key file {path}", hint=hint) from None
+        raise BadInput("it exists already", place=place, hint=hint)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise BadInput(f"it cannot be made: {error.strerror}", place=place, hint="check the folder") from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(_encode_key(key))
         file.flush()
@@ -122,12 +125,19 @@ def from_file(path: str | Path) -> Key:
     path = Path(path).expanduser()
     place = f"key file {path}"
     try:
-        with path.open("rb") as file:
-            _check_mode(os.fstat(file.fileno()), place)
-            content = file.read(1024)
+        # Nobody may ever write to a pipe of this name, and an open would wait for that.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
         hint = "make one with init_file(), or with openssl rand -base64 32 and chmod 600"
         raise BadInput("it is not there", place=place, hint=hint) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"it cannot be read: {reason}", place=place, hint="check the path") from None
+    try:
+        _check_mode(os.fstat(descriptor), place)
+        content = os.read(descriptor, 1024)
+    finally:
+        os.close(descriptor)
     return raw(content.decode("ascii", "replace"), place=place)
 
 
@@ -203,7 +213,7 @@ def _check_passphrase(text: str) -> None:
     length = len(text.strip())
     if length < SHORTEST:
         raise BadInput(f"{length} characters", place="passphrase", hint=hint)
-    if len(set(text)) < 6 or _repeats_itself(text):
+    if len(set(text)) < 6 or _repeats_itself(text) or _repeats_itself(letters):
         raise BadInput("it repeats itself", place="passphrase", hint=hint)
     if _follows_pattern(text):
         raise BadInput("it follows a pattern", place="passphrase", hint=hint)
@@ -214,7 +224,8 @@ def _letters_of(text: str) -> str:
 
 
 def _repeats_itself(text: str) -> bool:
-    return (text + text).find(text, 1) < len(text)
+    """Whether it is a shorter text several times: `passwordpassword`, the letters of "password password"."""
+    return text != "" and (text + text).find(text, 1) < len(text)
 
 
 def _follows_pattern(text: str) -> bool:

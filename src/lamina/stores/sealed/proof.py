@@ -13,8 +13,7 @@ from lamina.stores.checked import RecordSelection
 from lamina.stores.paging import check_page
 from lamina.stores.port import Where
 from lamina.stores.sealed.cipher import same
-from lamina.stores.sealed.pages import VerifiedPage
-from lamina.stores.sealed.reader import NOTHING
+from lamina.stores.sealed.reader import NOTHING, VerifiedPage
 from lamina.stores.sealed.store import Sealed
 
 

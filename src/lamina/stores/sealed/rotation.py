@@ -26,8 +26,7 @@ from lamina.stores.port import RESERVED, OwnName, Rekeyable, Where
 from lamina.stores.sealed.cards import OpenCard, is_same_card
 from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrap_card
 from lamina.stores.sealed.keys import Key
-from lamina.stores.sealed.pages import VerifiedPage
-from lamina.stores.sealed.reader import NOTHING
+from lamina.stores.sealed.reader import NOTHING, VerifiedPage
 from lamina.stores.sealed.records import SHREDDED as SHREDDED_STATE
 from lamina.stores.sealed.records import seal_record, seal_state
 from lamina.stores.sealed.store import INDEX, Sealed, require_rekeyable
@@ -125,16 +124,18 @@ async def finish(sealed: Sealed, where: Where) -> bool:
 
 
 async def shred(sealed: Sealed, where: Where) -> bool:
-    """Destroy the data keys of a conversation, after its search index. True if there was a conversation.
+    """Destroy the data keys of a conversation, after what is beside it. True if there was a conversation.
 
     Its name, its number of records and its ciphertext stay, and it can be deleted. A backup of the store
     still holds the wrapped keys: these are lost only with the key that wraps them.
     """
-    await sealed.delete_index(where)
+    await sealed.delete_beside(where)
     async with sealed.lock(where):
         open_card = await sealed.cards.change(where, _without_data_keys)
         if open_card is None:
             return False
+        # The card has the keys, and says that they were destroyed on purpose. Whoever is killed here leaves a
+        # conversation that is shredded. The state only makes a late writer's condition fail.
         await sealed.store.append(sealed.vault.inner(where), [], state=SHREDDED_STATE)
         await sweep_replaced(sealed.store, place=SWEEP)
         return True

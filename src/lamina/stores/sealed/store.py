@@ -11,12 +11,13 @@ writer that the deletion has to be finished first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from weakref import WeakValueDictionary
 
 import anyio
+import msgspec
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered
@@ -25,7 +26,6 @@ from lamina.stores.checks import check_workspace
 from lamina.stores.paging import attempts, every_conversation, retry_overtaken
 from lamina.stores.port import (
     OWN_PREFIXES,
-    Closable,
     ListedConversation,
     Once,
     OwnName,
@@ -37,14 +37,21 @@ from lamina.stores.port import (
     StoredHead,
     Where,
     places_beside,
-    search_place,
 )
 from lamina.stores.sealed.cards import Cards, OpenCard, withdraw
 from lamina.stores.sealed.documents import Card, mark_deleting
 from lamina.stores.sealed.keys import Cost, Key, Passphrase
-from lamina.stores.sealed.pages import NO_CARD, SealedGroup, VerifiedPage, read_whole_records, seal_group
-from lamina.stores.sealed.reader import EVERYTHING, NOTHING, VerifiedReader, name_conversation, run_by_size
-from lamina.stores.sealed.records import SealedState, seal_record, seal_state
+from lamina.stores.sealed.reader import (
+    EVERYTHING,
+    NO_CARD,
+    NOTHING,
+    VerifiedPage,
+    VerifiedReader,
+    name_conversation,
+    read_whole_records,
+    run_by_size,
+)
+from lamina.stores.sealed.records import MOST_RECORDS, SealedState, seal_record, seal_state
 from lamina.stores.sealed.vault import HASHED, Vault
 
 INDEX = Where("\0index", "workspaces")
@@ -86,7 +93,7 @@ class Sealed(CheckedStore):
         self._deletion = Deletion(store, self.vault, self.cards, self.reader)
         self.bucket = bucket
         self._noted_workspaces: set[str] = set()
-        self._names: dict[tuple[str, str], str] = {}
+        self._names: dict[tuple[str, str, int], str] = {}
         # A lock lives as long as a writer holds it or waits for it.
         self._locks: WeakValueDictionary[Where, anyio.Lock] = WeakValueDictionary()
 
@@ -99,30 +106,26 @@ class Sealed(CheckedStore):
         """As the port says. The counts are those of the store within; `read` verifies them."""
         await self.vault.unlock()
         counts = await self.count_within(self.vault.names.inner_workspace(workspace))
+        changes = await self.count_within(self.vault.names.card_workspace(workspace))
         conversations: list[ListedConversation] = []
         for inner_name, count in counts.items():
-            name = await self._name_of(workspace, inner_name)
+            name = await self._name_of(workspace, inner_name, changes.get(inner_name))
             if name and name > after:
                 conversations.append(ListedConversation(conversation=name, count=count))
-        await self._check_none_missing(workspace, counts)
+        await self._check_none_missing(workspace, changes.keys() - counts.keys())
         conversations.sort(key=lambda listed: listed.conversation)
         return conversations[:limit]
 
     async def _delete(self, where: Where) -> bool:
         """As the port says. What is beside it goes first, so that nothing deleted can be found."""
-        for place in places_beside(where):
-            await self._delete_beside(place)
+        await self.delete_beside(where)
         return await self._delete_one(where)
 
-    async def delete_index(self, where: Where) -> None:
-        """Delete the search index of a conversation."""
-        index = search_place(where)
-        if index is not None:
-            await self._delete_beside(index)
-
-    async def _delete_beside(self, place: Where) -> None:
-        if await self.cards.read(place, fresh=True) is not None:
-            await self._delete_one(place)
+    async def delete_beside(self, where: Where) -> None:
+        """Delete what is beside a conversation: its search index, and its record, which has its title."""
+        for place in places_beside(where):
+            if await self.cards.read(place, fresh=True) is not None:
+                await self._delete_one(place)
 
     async def _delete_one(self, where: Where) -> bool:
         async with self.lock(where):
@@ -157,11 +160,6 @@ class Sealed(CheckedStore):
             sealed_records = (await self.store.read(inner)).records
         return read_whole_records(open_card, sealed_records)
 
-    async def close(self) -> None:
-        """Close the inner store, if it can be closed."""
-        if isinstance(self.store, Closable):
-            await self.store.close()
-
     def lock(self, where: Where) -> anyio.Lock:
         """The lock between the writers of this process. Between processes the store within decides."""
         lock = self._locks.get(where)
@@ -186,11 +184,14 @@ class Sealed(CheckedStore):
         conversations = every_conversation(self.store, workspace)
         return {listed.conversation: listed.count async for listed in conversations}
 
-    async def _name_of(self, workspace: str, inner_name: str) -> str:
-        """The name of a conversation; "" if it was deleted meanwhile, or is being deleted."""
-        cached_name = self._names.get((workspace, inner_name))
-        if cached_name:
-            return cached_name
+    async def _name_of(self, workspace: str, inner_name: str, changes: int | None) -> str:
+        """The name of a conversation; "" if it was deleted meanwhile, or is being deleted.
+
+        `changes` is how often its card was changed. A card that is marked for deletion was changed once more,
+        maybe by a process that was killed right after.
+        """
+        if changes is not None and (workspace, inner_name, changes) in self._names:
+            return self._names[workspace, inner_name, changes]
         named_card = await self.cards.named_card(workspace, inner_name)
         if named_card is None:
             # Its card may have been dropped since the list was made. Then its records are gone too.
@@ -203,14 +204,13 @@ class Sealed(CheckedStore):
             raise Tampered(NO_CARD, conversation=inner_name)
         if named_card.is_deleting:
             return ""
-        self._names[workspace, inner_name] = named_card.name
+        if changes is not None:
+            self._names[workspace, inner_name, changes] = named_card.name
         return named_card.name
 
-    async def _check_none_missing(self, workspace: str, counts: dict[str, int]) -> None:
+    async def _check_none_missing(self, workspace: str, inner_names: Iterable[str]) -> None:
         """Look at cards without records: the reader raises if the records were there once."""
-        for inner_name in await self.count_within(self.vault.names.card_workspace(workspace)):
-            if inner_name in counts:
-                continue
+        for inner_name in inner_names:
             named_card = await self.cards.named_card(workspace, inner_name)
             if named_card is not None and not named_card.is_deleting:
                 await self.reader.read(Where(workspace, named_card.name), NOTHING)
@@ -366,6 +366,34 @@ class Sealed(CheckedStore):
             NewGroup(where=INDEX, records=(name,), once=Once(key=workspace, digest=name))
         )
         self._noted_workspaces.add(workspace)
+
+
+class SealedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A group as the store within gets it, and the state that it sets."""
+
+    records: list[bytes]
+    sealed_state: bytes
+    state: SealedState
+
+
+def seal_group(
+    open_card: OpenCard, previous: SealedState, records: Sequence[bytes], body: bytes, *, bucket: int
+) -> SealedGroup:
+    """Seal records that follow `previous`, and the state after them, whose content is `body`."""
+    newest = open_card.newest
+    count = previous.count + len(records)
+    if count - open_card.card.data[-1].since > MOST_RECORDS:
+        raise StoreError(
+            f"its data key has sealed {MOST_RECORDS:,} records", hint="give it a new one: rekey()"
+        )
+    sealed_records: list[bytes] = []
+    link = previous.link
+    for seq, record in enumerate(records, previous.count):
+        sealed_record, link = seal_record(newest, seq, link, record, bucket=bucket)
+        sealed_records.append(sealed_record)
+    state = SealedState(count=count, link=link, body=body, generation=newest.number)
+    sealed_state = seal_state(newest, state, bucket=bucket)
+    return SealedGroup(records=sealed_records, sealed_state=sealed_state, state=state)
 
 
 def require_rekeyable(store: Store) -> Rekeyable:

@@ -63,7 +63,7 @@ _FIND = (
 _UNCOUNTED = "there are more records than its head says"
 
 _CHUNK = 500
-"""Places that one statement reads; older builds of SQLite accept 999 values."""
+"""Places or names in one statement: older builds of SQLite accept 999 values, and that of apsw 32,766."""
 
 
 class StoredConversationState(msgspec.Struct, frozen=True):
@@ -166,15 +166,16 @@ def read_bodies(
 ) -> dict[str, list[bytes]]:
     """The records of these conversations. Neither their checksums nor their heads are looked at."""
     _check_key(connection, workspace)
-    marks = ", ".join("?" * len(names))
-    sql = (
-        "SELECT name, body FROM conversation JOIN record ON record.conversation = conversation.id "  # noqa: S608 - nothing comes from outside
-        f"WHERE workspace = ? AND name IN ({marks}) ORDER BY workspace, name, seq"
-    )
-    rows = connection.run(sql, (workspace, *names))
     bodies: dict[str, list[bytes]] = {}
-    for name, body in rows:
-        bodies.setdefault(name, []).append(body)
+    for start in range(0, len(names), _CHUNK):
+        chunk = names[start : start + _CHUNK]
+        marks = ", ".join("?" * len(chunk))
+        sql = (
+            "SELECT name, body FROM conversation JOIN record ON record.conversation = conversation.id "  # noqa: S608 - nothing comes from outside
+            f"WHERE workspace = ? AND name IN ({marks}) ORDER BY workspace, name, seq"
+        )
+        for name, body in connection.run(sql, (workspace, *chunk)):
+            bodies.setdefault(name, []).append(body)
     return bodies
 
 

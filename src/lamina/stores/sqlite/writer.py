@@ -207,6 +207,8 @@ class Writer:
 
     def erase(self, delete: Callable[[SqliteConnection], bool]) -> bool:
         """As `write`; if something was deleted, no byte of it is left, in the file or in its log."""
+        # Alone, and not with the writes that wait: VACUUM runs in no transaction, and this caller is told
+        # whether the bytes are gone.
         with self._turn, self._between_processes.hold():
             self._check_not_broken()
             try:
