@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.fit_request import keep_history
-
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 PROGRAMS = sorted(
     path.stem for path in BENCH.glob("*.py") if 'if __name__ == "__main__":' in path.read_text("utf-8")
@@ -22,19 +20,6 @@ QUICKEST = frozenset(("frontier", "search", "store"))
 """The others take seconds even in their quick form, over code that many tests run: for `make seeds`."""
 
 BENCHES = [pytest.param(name, marks=() if name in QUICKEST else pytest.mark.thorough) for name in PROGRAMS]
-
-
-def test_a_ratio_that_has_changed_by_more_than_a_fifth_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    history = tmp_path / "ratios.jsonl"
-    for ratio in (2.0, 2.3, 2.1, 3.0):
-        keep_history({"first": ratio, "next": 1.0}, history)
-    output = capsys.readouterr().out
-    assert [line for line in output.splitlines() if line.startswith("changed")] == [
-        "changed: first: 2.1 -> 3.0"
-    ]
-    assert len(history.read_text().splitlines()) == 4
 
 
 @pytest.mark.parametrize("name", BENCHES)
