@@ -43,6 +43,12 @@ def test_every_decision_of_a_function_is_turned_round(
     }
 
 
+def test_who_imports_a_name_from_the_room_is_near_the_file_that_defines_it() -> None:
+    nearest = mutants.find_nearest_tests(Path("src/lamina/core/arrange.py"))
+    assert "tests/core/test_reminders.py" in nearest
+    assert "tests/core/test_kinds.py" not in nearest
+
+
 def test_tests_that_fail_once_and_not_again_have_noticed_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
