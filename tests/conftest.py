@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from tests.summary import summarize
 
@@ -31,7 +33,13 @@ settings.register_profile("dev", parent=_PATIENT, max_examples=50)
 settings.register_profile("quick", parent=_PATIENT, max_examples=12, derandomize=True, database=None)
 settings.register_profile("seeds", parent=_PATIENT, max_examples=40)
 settings.register_profile("long", parent=_PATIENT, max_examples=20_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _BY_DEFAULT))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", _BY_DEFAULT)
+settings.load_profile(PROFILE)
+
+if PROFILE == "quick":
+    # Hypothesis tries constants of all modules imported so far. So examples depended on the order of
+    # the tests, and each process of a fresh checkout took three seconds to read all modules.
+    providers._get_local_constants = Constants  # noqa: SLF001
 
 # Clients and gateways of tests meet no authority, and this one has signed nothing. To load the hundred of the
 # system takes a client longer than its conversation does; processes that a test starts inherit this.

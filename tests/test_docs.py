@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.docs import PAGES, ROOT, PageError, broken_links, check, pages, write
+from tools.docs import ROOT, PageError, broken_links, check, pages, write
 
 NO_MODULES = {"lamina.sealed", "lamina.upstream"}
 """Names on pages that look like modules: a workspace in a store, and an attribute that the gateway adds."""
@@ -65,23 +65,6 @@ def exists(name: str) -> bool:
         return False
 
 
-def test_names_that_do_not_exist_are_noticed() -> None:
-    assert exists("lamina.adapters.langchain_ports")
-    assert exists("lamina.fit_request")
-    assert not exists("lamina.adapters.nothing")
-    assert not exists("lamina.nothing.at_all")
-
-
-def test_pages_in_folders_of_docs_are_found(tmp_path: Path) -> None:
-    (tmp_path / "docs" / "deep").mkdir(parents=True)
-    (tmp_path / "docs" / "deep" / "a.md").touch()
-    assert [page.name for page in pages(tmp_path)] == [*PAGES, "a.md"]
-
-
-def test_right_output_is_accepted(tmp_path: Path) -> None:
-    assert check(page_with(tmp_path, f"{PRINTS}\n<!-- output -->\n```text\n2\n```\n")) == []
-
-
 @pytest.mark.parametrize("said", ["3\n", "", "2\n2\n", "2 \n", "2\n\n"])
 def test_wrong_output_is_reported_and_rewritten(tmp_path: Path, said: str) -> None:
     page = page_with(tmp_path, f"{PRINTS}<!-- output -->\n```\n{said}```\nafter\n")
@@ -89,24 +72,6 @@ def test_wrong_output_is_reported_and_rewritten(tmp_path: Path, said: str) -> No
     assert (difference.expected, difference.printed) == (said, "2\n")
     write(page, [difference])
     assert page.read_text(encoding="utf-8") == f"{PRINTS}<!-- output -->\n```\n2\n```\nafter\n"
-
-
-def test_blocks_of_one_page_share_a_namespace(tmp_path: Path) -> None:
-    again = "```python\nprint(x)\n```\n<!-- output -->\n```\n1\n```\n"
-    assert check(page_with(tmp_path, PRINTS + again)) == []
-
-
-def test_indented_blocks_run_and_are_rewritten_in_place(tmp_path: Path) -> None:
-    page = page_with(tmp_path, "- a list\n  ```python\n  if True:\n      print('a\\n  b')\n  ```\n"
-                               "  <!-- output -->\n  ```\n  ```\n")  # fmt: skip
-    write(page, check(page))
-    assert check(page) == []
-    assert "  ```\n  a\n    b\n  ```\n" in page.read_text(encoding="utf-8")
-
-
-def test_types_defined_in_a_page_can_be_resolved(tmp_path: Path) -> None:
-    code = "from __future__ import annotations\nimport typing\nclass A:\n    b: A\ntyping.get_type_hints(A)"
-    assert check(page_with(tmp_path, f"```python\n{code}\n```\n")) == []
 
 
 def test_a_block_not_run_says_why(tmp_path: Path) -> None:
@@ -129,15 +94,6 @@ def test_an_error_names_the_line_of_the_block(tmp_path: Path) -> None:
         check(page_with(tmp_path, "# title\n```python\na b\n```\n"))
     with pytest.raises(PageError, match=r"page\.md:2: the block is not closed"):
         check(page_with(tmp_path, "# title\n```python\n1\n"))
-
-
-def test_blocks_inside_a_longer_fence_are_not_run(tmp_path: Path) -> None:
-    assert check(page_with(tmp_path, "````markdown\n```python\n1 / 0\n```\n````\n")) == []
-
-
-def test_a_missing_page_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PageError, match=r"nowhere\.md does not exist"):
-        check(tmp_path / "nowhere.md")
 
 
 @pytest.mark.parametrize(

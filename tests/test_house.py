@@ -338,42 +338,12 @@ def test_the_figures_of_the_house_see_what_they_count(tmp_path: Path) -> None:
     assert figures.format_exemptions == 1
 
 
-def test_lines_that_say_nothing_do_not_change_the_density(tmp_path: Path) -> None:
-    (tmp_path / "one.py").write_text("def choose(x):\n    if x:\n        return 1\n    return 2\n")
-    before = house.measure(house.read_files(tmp_path))
-    (tmp_path / "one.py").write_text(
-        'def choose(x):\n    """Chooses.\n\n    It does.\n    """\n    # chosen\n\n'
-        "    if x:\n        return 1\n    return 2\n"
-    )
-    after = house.measure(house.read_files(tmp_path))
-    assert after.density == before.density == 50.0  # two ways through four lines
-    assert (before.docstrings, before.comments) == (0.0, 0.0)
-    assert (after.docstrings, after.comments) == (40.0, 10.0)  # four and one of ten lines
-    assert after.median_function == before.median_function == 4
-
-
 def test_a_figure_that_got_worse_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     recorded = tomllib.loads(house.RECORD.read_text(encoding="utf-8"))
     today = house.measure([])._replace(**recorded)
     assert house.report_what_got_worse(today) == 0
     assert house.report_what_got_worse(today._replace(banned_names=today.banned_names + 1)) == 1
     assert "banned_names is" in capsys.readouterr().out
-
-
-def test_neither_lines_nor_density_have_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    recorded = tomllib.loads(house.RECORD.read_text(encoding="utf-8"))
-    today = house.measure([])._replace(**recorded, lines=10**9, density=99.0, long_function=999)
-    assert house.report_what_got_worse(today) == 0
-    assert capsys.readouterr().out == ""
-
-
-def test_the_short_table_has_the_rooms_that_everybody_reads_beside_other_projects() -> None:
-    path = SRC / "lamina" / "core" / "kinds.py"
-    rows = [line.split() for line in house.list_short_table([house.read_file(path)])]
-    others = [name.split()[0] for name, _ in house.OTHER_PROJECTS]
-    assert [row[0] for row in rows] == ["lines", "lamina", "core", "dialects", *others]
-    density = rows[0].index("density") + 1
-    assert rows[1][density] == rows[2][density] != rows[3][density] == "0.0"
 
 
 def test_no_image_can_forbid_bytecode_to_what_make_starts() -> None:

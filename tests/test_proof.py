@@ -16,9 +16,7 @@ from bench.proof.answers import (
     Question,
     answer_main,
     answer_question,
-    is_right,
     serve_recall,
-    word_f1,
 )
 from bench.proof.follow import FULL, TaskOutcome, follow
 from bench.proof.gold_paths import read_gold_calls, read_gold_games
@@ -29,7 +27,6 @@ from bench.proof.rows import list_worse, sum_rows, table_text
 from bench.proof.tasks import READ, SAID, Need, Task, make_call, make_result
 from bench.proof.variables import LINKS, make_tasks
 from bench.talks import Sought
-from lamina.errors import BadInput
 
 RULES = "anthropic"
 
@@ -270,19 +267,6 @@ def test_intervals_are_paired_by_task() -> None:
     assert worse.startswith("p, 4,000: none shows more, and costs 0.67 times as much: lamina -25.0 [")
 
 
-def test_what_costs_less_and_shows_as_much_is_better() -> None:
-    need = Need(end=1, sought=Sought(sort="a", spellings=("a",)))
-    tasks = [Task(name=f"t{number}", messages=[], needs=[need]) for number in range(8)]
-    outcomes = []
-    for task in tasks:
-        outcomes.append(make_outcome(task.name, FULL, (True,), 2.0))
-        outcomes.append(make_outcome(task.name, "sliding", (True,), 1.0))
-        outcomes.append(make_outcome(task.name, "drop_oldest", (False,), 0.5))
-        outcomes.append(make_outcome(task.name, "lamina", (True,), 1.5))
-    (worse,) = list_worse(sum_rows("p", outcomes, tasks))
-    assert worse.startswith("p, 4,000: sliding cannot be told from lamina, and costs 0.67 times as much: ")
-
-
 def test_a_model_recalls_in_a_format_that_it_cannot_leave_and_lamina_answers() -> None:
     offers = {"fold-1": "We met in Porto. The password of the boat is heron. " + "Nothing else. " * 400}
     question = Question(
@@ -309,30 +293,6 @@ def test_a_model_recalls_in_a_format_that_it_cannot_leave_and_lamina_answers() -
     assert serve_recall("no JSON", offers) == ("", "")
 
 
-def test_an_answer_is_right_by_whole_words() -> None:
-    assert is_right("It was 42.", Question(text="", right=("42",)))
-    assert not is_right("It was 421.", Question(text="", right=("42",)))
-    assert not is_right("KALO", Question(text="", right=("KALO", "MIREN"), every=True))
-
-
-def test_f1_counts_missing_words_and_superfluous_ones_alike() -> None:
-    question = Question(text="", right=("oil boats",))
-    assert word_f1("The boats, in oil", question) == pytest.approx(2 * 2 / (3 + 2))
-    assert word_f1("boats", question) == pytest.approx(2 * 1 / (1 + 2))
-    assert word_f1("oil boats", question) == 1.0
-    assert word_f1("", question) == word_f1("a castle", question) == 0.0
-    assert word_f1("grey", Question(text="", right=("grey", "silver grey"))) == 1.0
-    both = Question(text="", right=("KALO", "MIREN"), every=True)
-    assert word_f1("KALO", both) == pytest.approx(2 / 3)
-
-
-def test_missing_data_is_named_with_its_recipe(tmp_path: Path) -> None:
-    for part in PARTS.values():
-        if part.paths:
-            with pytest.raises(BadInput, match=r"there is no .*; "):
-                list(part.tasks(tmp_path))
-
-
 def test_the_quick_form_runs_and_says_which_versions_it_is_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -346,12 +306,3 @@ def test_the_quick_form_runs_and_says_which_versions_it_is_of(
     printed = capsys.readouterr().out
     assert "variables, window 4,000" in printed
     assert all(sentence in printed for sentence in [PARTS["variables"].tuned_on, *facts["worse"]])
-
-
-def test_a_part_that_does_not_exist_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["proof", "nothing"])
-    with pytest.raises(SystemExit, match="2"):
-        main()
-    assert "there is no part 'nothing'; there are: variables" in capsys.readouterr().err

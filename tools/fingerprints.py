@@ -1,6 +1,7 @@
 """Prints one digest for each of many requests and kept texts: every interpreter must print the same.
 
     python -m tools.fingerprints               digests and names, one a line
+    python -m tools.fingerprints --quick       the same for two of the dialects
     python -m tools.fingerprints NAME          the text behind one of them, to see where two interpreters part
 
 Whatever lamina does to single characters is tried on a session in many scripts and on hostile texts: requests
@@ -70,13 +71,17 @@ GROWING = {
     "work": tuple(split_calls(generate_session(7, turns=3, steps=4)))[8::9],
 }
 VOCABULARIES = ("o200k_base", "qwen3", "gemma3")
+QUICK = "--quick"
+QUICK_DIALECTS = ("anthropic", "text")
+"""One whose requests are objects, and the one that is text. What is read and cut is the same in all."""
+
 TEXTS = (*SENTENCES.values(), *ATTACKS.values(), YOUNG, SPACES, LINE_ENDS, DISGUISED, MARKED)
 
 
-def everything() -> dict[str, Callable[[], Any]]:
+def everything(dialects: Sequence[str] = tuple(DIALECTS)) -> dict[str, Callable[[], Any]]:
     """What is compared, by name, made when it is asked for."""
     found: dict[str, Callable[[], Any]] = {}
-    for dialect in DIALECTS.values():
+    for dialect in map(DIALECTS.__getitem__, dialects):
         found |= requests_in(dialect)
         found[f"fitted, {dialect.name}"] = partial(fitted, dialect)
         found[f"attacks, {dialect.name}"] = partial(attacked, dialect)
@@ -265,10 +270,14 @@ def judged() -> list[Any]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    if arguments:
+    if arguments == [QUICK]:
+        names = everything(QUICK_DIALECTS)
+    elif arguments:
         print(written(everything()[arguments[0]]()))
         return 0
-    for name, made in everything().items():
+    else:
+        names = everything()
+    for name, made in names.items():
         print(digest(made()), name)
     return 0
 

@@ -64,11 +64,11 @@ def differences(made: Mapping[str, Mapping[str, str]]) -> list[str]:
     return found
 
 
-def printed(environment: Environment) -> dict[str, str]:
+def printed(environment: Environment, *options: str) -> dict[str, str]:
     """The digests of one interpreter, by name."""
     print(f"Making the digests on Python {environment.interpreter.release}", flush=True)
     run = subprocess.run(
-        [environment.python, "-m", "tools.fingerprints"],
+        [environment.python, "-m", "tools.fingerprints", *options],
         cwd=ROOT, env=surroundings(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     if run.returncode:

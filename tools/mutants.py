@@ -300,16 +300,35 @@ def _list_sources(room: str) -> list[Path]:
 
 
 def _imports(file: Path, imported: Path) -> bool:
-    """Whether a file imports another, read from its lines."""
+    """Whether a file imports another, or a name that the other defines, from a room that exports it."""
     module = ".".join(imported.with_suffix("").parts[1:]).removesuffix(".__init__")
-    package, _, name = module.rpartition(".")
-    text = _read_text(ROOT / file)
-    return f"from {module} import" in text or f"from {package} import {name}\n" in text
+    for source, name in _read_imports(ROOT / file):
+        if module in (source, f"{source}.{name}"):
+            return True
+        if module.startswith(f"{source}.") and name in _read_definitions(ROOT / imported):
+            return True
+    return False
 
 
 @cache
-def _read_text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+def _read_imports(path: Path) -> frozenset[tuple[str, str]]:
+    """The module and the name of everything that a file imports by `from`."""
+    nodes = ast.walk(ast.parse(path.read_bytes()))
+    imports = (node for node in nodes if isinstance(node, ast.ImportFrom))
+    return frozenset((node.module or "", alias.name) for node in imports for alias in node.names)
+
+
+@cache
+def _read_definitions(path: Path) -> frozenset[str]:
+    """The functions, classes and constants of a file."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_bytes()).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return frozenset(names)
 
 
 NOTHING_RAN = 5

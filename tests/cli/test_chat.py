@@ -13,7 +13,6 @@ import anyio
 import pytest
 
 from lamina.core.values import Role
-from lamina.fitting import Policy
 from lamina.sessions import Session
 from lamina.stores.sealed import init_file
 from tests.cli.chatting import BACKSPACE, CTRL_C, CTRL_D, CTRL_U, TAB, UP, Answer, Model, Terminal, model
@@ -209,42 +208,6 @@ def test_what_changes_files_is_asked_for_first(folder: Path) -> None:
     assert sorted(path.name for path in folder.glob("*.txt")) == ["four.txt", "one.txt", "three.txt"]
     assert wrote(server, "use another name") == ["Error: Not run: the user said: use another name"]
     assert not (folder / "data" / "lamina" / "chat_history").exists()
-
-
-async def played(folder: Path, turns: int) -> None:
-    async with Session.open(folder / "chats.db", "s", model="gpt-5", policy=Policy(recall="tool")) as session:
-        for number in range(turns):
-            await session.ask(f"Question {number}?")
-            await session.record(f"Answer {number}. " + f"It rains in the hills of part {number}. " * 20)
-
-
-def test_old_answers_are_summarised_pinned_and_recalled(folder: Path) -> None:
-    anyio.run(played, folder, 12)
-
-    def script(body: dict[str, Any]) -> str:
-        asked = str(body["messages"][-1]["content"])
-        return "It rains in the hills of parts 0 to 6; each answer says so." if "ummar" in asked else "Yes."
-
-    with model(script) as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
-        chat.wait("12 turns so far")
-        chat.enter("/compact keep the hills")
-        chat.wait("summarised by the model")
-        assert "keep the hills" in server.said()
-        chat.enter("/why")
-        shown = chat.wait("covered by")
-        key = next(line.split()[0] for line in shown.splitlines() if "covered by" in line)
-        chat.enter(f"/recall {key}")
-        chat.wait("Answer 0. It rains")
-        chat.enter(f"/pin {key}")
-        chat.wait("no cut shortens it")
-        chat.enter("Is it there?")
-        chat.wait("Yes.", "tokens")
-        assert "Answer 0. It rains" in server.said()
-        assert "Answer 1. It rains" not in server.said()
-        chat.enter(f"/unpin {key}")
-        chat.wait("may be shortened")
-        chat.enter("/pin")
-        chat.wait("nothing is pinned")
 
 
 def test_sessions_are_left_and_opened_without_leaving(folder: Path) -> None:

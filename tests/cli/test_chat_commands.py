@@ -23,6 +23,7 @@ from lamina.cli.chat.search import SearchedTexts
 from lamina.context.memory import MEMORY
 from lamina.conversations.deleting import COSTS
 from lamina.core.values import Role
+from lamina.fitting import Policy
 from lamina.sessions import Session
 from lamina.settings import Settings, config_folder
 from lamina.stores import ListedConversation, MemoryStore, Where, open_store
@@ -567,6 +568,33 @@ def test_a_pin_goes_to_the_copy_that_is_sent_in_full_and_stays(server: Model, ch
     chat("/unpin plan.md", "four")
     for number in range(4):
         assert server.said(number).count("Paint the fence green.") == 1
+
+
+def test_old_answers_are_summarised_pinned_and_recalled(server: Model, chat: Chat, home: Path) -> None:
+    async def play() -> None:
+        policy = Policy(recall="tool")
+        async with Session.open(home / "c.db", "s", model="gpt-5", policy=policy) as session:
+            for number in range(12):
+                await session.ask(f"Question {number}?")
+                await session.record(f"Answer {number}. {f'It rains in the hills of part {number}. ' * 20}")
+
+    def script(body: dict[str, Any]) -> str:
+        asked = str(body["messages"][-1]["content"])
+        return "It rains in the hills of parts 0 to 6; each answer says so." if "ummar" in asked else "Yes."
+
+    anyio.run(play)
+    server.script = script
+    shown = chat("/compact keep the hills", "/why").out
+    assert "keep the hills" in server.said()
+    key = next(line.split()[0] for line in shown.splitlines() if "covered by" in line)
+    done = chat(f"/recall {key}", f"/pin {key}", "Is it there?", f"/unpin {key}", "/pin")
+    assert "Answer 0. It rains" in done.out
+    assert "Answer 0. It rains" in server.said()
+    assert "Answer 1. It rains" not in server.said()
+    told = done.out + done.err
+    assert [each in told for each in ("no cut shortens it", "may be shortened", "nothing is pinned")] == [
+        True
+    ] * 3
 
 
 def test_a_digest_can_be_looked_at_by_its_key(server: Model, chat: Chat) -> None:

@@ -186,27 +186,6 @@ def test_kinds_of_the_users_own_are_read_from_the_table_that_is_given() -> None:
     assert "  attached: ticket T-1" in digest_text.notes
 
 
-def test_decisions_have_the_first_claim_then_what_was_done_then_errors() -> None:
-    words = len(in_two_voices(SESSION, words_limit=400, notes_limit=0).words)
-    sizes = [in_two_voices(SESSION, words_limit=words, notes_limit=limit).notes for limit in (180, 350, 440)]
-    assert ["noted: " in digest_text for digest_text in sizes] == [True, True, True]
-    assert ["said: " in digest_text for digest_text in sizes] == [False, True, True]
-    assert ["call: " in digest_text for digest_text in sizes] == [False, True, True]
-    assert ["error: ValueError" in digest_text for digest_text in sizes] == [False, False, True]
-
-
-def test_what_does_not_fit_is_counted() -> None:
-    digest_text = in_two_voices(SESSION, words_limit=125, notes_limit=170)
-    assert digest_text.words.endswith("\n(and 1 more message)")
-    assert digest_text.notes.endswith("\n(and 1 more answer, 2 more calls, 1 more error, 3 more paths)")
-
-
-def test_a_limit_below_the_least_gives_one_line() -> None:
-    digest_text = in_two_voices(SESSION, words_limit=SMALLEST_DIGEST - 1, notes_limit=0)
-    assert (digest_text.words, digest_text.notes) == (write_title(SESSION), "")
-    assert write_title(SESSION) == "Earlier conversation, 9 messages folded."
-
-
 def test_segments_that_join_are_one_message() -> None:
     attached = Segment(role=Role.USER, kind="file", parts=(Text("x"),), joins=True)
     assert write_title([user("a"), attached]) == "Earlier conversation, 1 message folded."
@@ -217,29 +196,6 @@ def test_segments_that_join_are_one_message() -> None:
 def test_user_text_is_verbatim_up_to_its_share() -> None:
     words = "Keep " + "this " * ((LONGEST_MESSAGE - 5) // 5)
     assert f"  1: {words.strip()}\n" in digest([user(words), assistant("Yes.")], limit=4_000)
-
-
-def test_longer_user_text_keeps_both_ends_and_says_how_much_is_left_out() -> None:
-    digest_text = digest([user("begin " + "x" * 5_000 + " end")], limit=4_000)
-    left = 5_000 - digest_text.count("x")
-    assert digest_text.split("\n")[2].startswith("  1: begin xxx")
-    assert f"x [... {left:,} characters left out ...] x" in digest_text
-    assert digest_text.endswith("x end")
-
-
-def test_many_user_messages_shrink_before_any_is_left_out() -> None:
-    letters = "abcdefgh"
-    digest_text = digest([user(f"request {letter} " + letter * 900) for letter in letters], limit=2_000)
-    assert all(f": request {letter} {letter * 3}" in digest_text for letter in letters)
-    assert "(and" not in digest_text
-
-
-def test_a_user_message_without_room_for_its_ends_keeps_its_start() -> None:
-    request = user("Repair the importer, please " + "z" * 900)
-    digest_text = digest([request, assistant("Fixed it.")], limit=150)
-    line = digest_text.split("\n")[2]
-    assert line.startswith("  1: Repair the importer, please zzz")
-    assert line.endswith("z...")
 
 
 def test_lines_of_user_text_cannot_pass_for_structure() -> None:
@@ -261,46 +217,6 @@ def test_calls_and_notes_stay_on_one_line() -> None:
     )
     assert "  call: sh Turn 2 a b -> no result" in digest_text
     assert digest_text.count("\nTurn ") == 1
-
-
-def test_equal_calls_in_a_row_are_merged_with_the_size_of_all() -> None:
-    polls = [part for _ in range(3) for part in (call("poll", url="http://x.test/a"), result("wait"))]
-    digest_text = digest([user("go"), *polls, call("stop"), call("poll", url="http://x.test/a")], limit=900)
-    polls_and_stop = "  call: poll http://x.test/a, 3 times -> 12 bytes\n  call: stop -> no result\n"
-    assert f"{polls_and_stop}  call: poll " in digest_text
-
-
-def test_an_equal_reply_stands_once_with_its_number() -> None:
-    turns = [segment for number in range(5) for segment in (user(f"fact {number}"), assistant("Noted."))]
-    digest_text = digest([*turns, user("more"), assistant("Good.")], limit=2_000)
-    assert digest_text.count("Noted.") == 1
-    assert "  1, 5 times: Noted.\n" in digest_text
-
-
-def test_a_short_reply_may_stand_as_a_whole_where_nothing_was_called() -> None:
-    told = "My sister moved to Lisbon in 2019 and opened a bakery there. She sells 40 kinds of bread."
-    talk = [user("How is your family?"), assistant(told), user("Nice. Look at a.py."), assistant("I look.")]
-    work = [call("read_file", path="a.py"), result("x = 1"), assistant(told.replace("2019", "2020"))]
-    texts = in_two_voices([*talk, *work], words_limit=600, notes_limit=300)
-    assert texts.replies.split("\n") == ["The assistant said, by turn:", f"  1: {told}"]
-    assert "  said: My sister moved to Lisbon in 2020" in texts.notes
-    assert "Lisbon" not in texts.words
-
-
-def test_short_messages_stay_as_a_whole_beside_the_densest_sentences() -> None:
-    names = [
-        f"{first}{last}" for first in ("An", "Ber", "Cla", "Do", "El", "Fi") for last in ("na", "ra", "la")
-    ]
-    told = [
-        f"I was out again. We met {name} at 1{at}:30 there. It was nice." for at, name in enumerate(names)
-    ]
-    around = "there is so much to say about it that one does not know where to begin at all. " * 2
-    told[7] = f"Well, {around}The PIN of Maria Weber is 48213. Yes, {around}"
-    turns = [segment for text in told for segment in (user(text), assistant("How nice for you both."))]
-    texts = in_two_voices(turns, words_limit=700, notes_limit=0)
-    quoted = [line.partition(": ")[2] for line in texts.words.split("\n") if line.startswith("  ")]
-    assert "… The PIN of Maria Weber is 48213. …" in quoted
-    assert len(set(quoted) & set(told)) > len(quoted) * 2 // 3
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8), st.integers(SMALLEST_DIGEST, 2_000))
@@ -465,23 +381,6 @@ def test_in_a_talk_the_users_words_come_before_how_long_answers_began() -> None:
     assert "noted: " not in small.notes
 
 
-def test_names_come_before_facts_and_code_has_none() -> None:
-    size = DigestSize(words=600, notes=600, names=600)
-    code = "\n".join(f"limit_{number} = {number}  # of part {number}" for number in range(200))
-    fold = fold_run(read_steps([code, "The pump of house 7 delivers 259 litres."]), size=size)
-    assert "  names: limit_0, " in fold.notes
-    assert "  read: " not in fold.notes
-    few_names = fold_run(read_steps(["limit_1 = 1\n" * 20]), size=size)
-    assert "  names: limit_1" in few_names.notes
-    assert "  read: " not in few_names.notes
-
-
-def test_a_reused_id_answers_the_earliest_open_call() -> None:
-    digest_text = digest([call("one"), call("two"), result("a" * 10), result("b" * 20)], limit=900)
-    assert "call: one -> 10 bytes" in digest_text
-    assert "call: two -> 20 bytes" in digest_text
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -502,35 +401,6 @@ def test_a_success_is_no_error() -> None:
     assert "error" not in digest([call("sh"), result("all fine\nexit code: 0\n")], limit=900)
 
 
-def test_of_many_errors_the_first_and_the_last_two_are_kept() -> None:
-    text = "\n".join(f"Error: number {n}" for n in range(9))
-    digest_text = digest([call("sh"), result(text)], limit=900)
-    assert [line[-1] for line in digest_text.split("\n") if "error: " in line] == ["0", "7", "8"]
-
-
-def test_a_failed_result_without_an_error_line_gives_its_start() -> None:
-    digest_text = digest(
-        [call("a"), result("no such thing", error=True), call("b"), result("", error=True)], limit=900
-    )
-    assert "  error: no such thing" in digest_text
-    assert "  error: the call failed and said nothing" in digest_text
-
-
-def test_a_short_title_brings_the_next_sentence() -> None:
-    thoughts = "Hm, that is not easy to say. " * 6
-    reply = assistant(f"{thoughts}\n\n## Decision\n\n- Use one table. Or two.")
-    digest_text = digest([user("go"), reply], limit=900)
-    assert "  noted: ## Decision - Use one table." in digest_text
-
-
-def test_paths_are_unique_and_need_the_look_of_one() -> None:
-    text = "See src/a.py:3, src/a.py and ./run/this; and/or 1.5 e.g. http://x.test/b, README.md. // no"
-    digest_text = digest(
-        [user(text), call("read", file_path="src/a.py"), call("read", path="with space")], limit=900
-    )
-    assert "  paths: src/a.py, ./run/this, http://x.test/b, README.md, with space\n" in digest_text + "\n"
-
-
 def test_thinking_and_system_text_are_never_shown() -> None:
     system = Segment(role=Role.SYSTEM, kind="system", parts=(Text("Error: hidden rules"),))
     digest_text = digest([system, *SESSION], limit=4_000)
@@ -538,22 +408,9 @@ def test_thinking_and_system_text_are_never_shown() -> None:
     assert "rules" not in digest_text
 
 
-def test_pictures_documents_and_attachments_are_named() -> None:
-    file = user("x" * 500, kind="file", path="docs/spec.md")
-    digest_text = digest([user("look", Image(data="aGk="), Document(name="plan.pdf")), file], limit=900)
-    assert "  1: look\n    [image]\n    [document plan.pdf]\n" in digest_text
-    assert "  attached: file docs/spec.md -> 500 bytes\n" in digest_text
-    assert "xxx" not in digest_text
-
-
 def test_what_cannot_be_had_again_is_kept_like_user_text() -> None:
     digest_text = digest([user("the chosen words", kind="selected_text")], limit=900)
     assert ", quoted: the chosen words" in digest_text
-
-
-def test_an_earlier_digest_is_kept_as_such() -> None:
-    digest_text = digest([user("Earlier conversation, 3 messages folded.", kind="digest")], limit=900)
-    assert "  earlier: Earlier conversation, 3 messages folded." in digest_text
 
 
 def test_user_words_beside_a_result_are_kept() -> None:

@@ -64,7 +64,7 @@ def accepted_by_gemini(request: Json) -> None:
     if config is not None:
         types.GenerateContentConfig.model_validate(config)
     else:
-        types.GenerationConfig.model_validate(request["generationConfig"])
+        types.GenerationConfig.model_validate(request.get("generationConfig", {}))
 
 
 def accepted_by_openai(request: Json) -> None:

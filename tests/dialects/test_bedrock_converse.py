@@ -206,7 +206,7 @@ def test_lamina_marks_long_requests_of_a_model_whose_cache_takes_markers() -> No
 
 
 def test_the_window_of_the_model_is_found_by_its_id() -> None:
-    long_history = [user({"text": "word " * 3_000}), says()] * 90
+    long_history = [user({"text": "word " * 30_000}), says()] * 9
     fitted = fit_request(request(*long_history, user(), modelId="anthropic.claude-3-haiku-20240307-v1:0"))
     assert fitted.envelope.cut is not None
     assert fitted.request["modelId"] == "anthropic.claude-3-haiku-20240307-v1:0"

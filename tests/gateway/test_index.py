@@ -102,6 +102,19 @@ async def test_a_request_that_goes_on_is_parsed_at_its_end_however_many_others_c
     assert second.parsed.log[0] is first.parsed.log[0]
 
 
+async def test_messages_read_beside_another_conversation_are_not_compared_by_equality() -> None:
+    """To Python `1` equals `true`. What was read beside others may hold the one for the other."""
+    requests = Requests()
+    first = await requests.send(["Hi.", "Hello.", "Go on."])
+    first.conversation.memo.parse.keeps_equality = True  # as a fit does that has compared nothing by it
+    grown = await requests.send(["Hi.", "Hello.", "Go on.", "I do.", "And now?"])
+    assert grown.conversation is first.conversation
+    assert grown.conversation.memo.parse.keeps_equality
+    fork = await requests.send(["Hi.", "Hello.", "Another way."])
+    assert fork.conversation is not first.conversation
+    assert not fork.conversation.memo.parse.keeps_equality
+
+
 async def test_conversations_that_begin_alike_stay_apart_and_find_themselves_again() -> None:
     requests = Requests()
     names: dict[int, str] = {}

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,30 +149,3 @@ def test_a_fix_that_fixes_nothing_is_refused(fix: dict[str, Any], problem: str) 
 def test_a_source_that_lacks_something_is_refused(source: dict[str, Any], names: str, problem: str) -> None:
     with pytest.raises(tool.SourceError, match=problem):
         rows(source, names)
-
-
-def test_a_folder_is_read_with_its_licence_and_version(tmp_path: Path) -> None:
-    (tmp_path / "litellm").mkdir()
-    (tmp_path / "litellm" / "prices.json").write_text('{"a": {}}', encoding="utf-8")
-    licenses = tmp_path / "litellm-1.2.3.dist-info" / "licenses"
-    licenses.mkdir(parents=True)
-    (licenses / "LICENSE").write_text("Portions ...\nMIT License\n\nwords\n", encoding="utf-8")
-    assert tool.read(tmp_path, ABOUT) == ({"a": {}}, "MIT License\n\nwords")
-    assert tool.read(tmp_path / "litellm" / "prices.json", ABOUT) == ({"a": {}}, "")
-    with pytest.raises(tool.SourceError, match=r"is 1\.2\.3"):
-        tool.read(tmp_path, ABOUT | {"version": "1.2.4"})
-    with pytest.raises(tool.SourceError, match="has no"):
-        tool.read(licenses, ABOUT)
-
-
-def test_check_fails_on_another_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = tool.written(tool.made({"a": entry()}, overlay("a")), ABOUT, "a notice")
-    assert json.loads(text)["models"][0]["window"] == 1000
-    monkeypatch.setattr(tool, "TABLE", tmp_path / "models.json")
-    assert tool.checked(text) == 1
-    (tmp_path / "models.json").write_text(text, encoding="utf-8")
-    assert tool.checked(text) == 0
-    assert tool.checked(text.replace("1000", "1001")) == 1
-    assert '"window":1001' in capsys.readouterr().err

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import time
 from typing import Any
 
 
@@ -61,31 +58,4 @@ class Reworded(Newest):
         return [self.given.back(*each) for each in self.kept]
 
 
-class Faulty(Newest):
-    """Does what the last message says."""
-
-    def cut(self) -> list[Any]:
-        order = self.kept[-1]["content"]
-        if order == "sleep":
-            time.sleep(60)
-        if order == "die":
-            sys.stderr.write("no more memory\n")
-            sys.stderr.flush()
-            os._exit(3)
-        if order == "print":
-            print("a library's banner", flush=True)
-            os.write(1, b"and one past Python\n")
-        if order == "raise":
-            raise ValueError("cannot count")
-        return self.kept
-
-
-class Broken(Newest):
-    def __init__(self, given: Any) -> None:
-        del given
-        raise ImportError("no module of that name")
-
-
-PEERS = {
-    "newest": Newest, "apart": Apart, "told": Told, "reworded": Reworded, "faulty": Faulty, "broken": Broken,
-}  # fmt: skip
+PEERS = {"newest": Newest, "apart": Apart, "told": Told, "reworded": Reworded}

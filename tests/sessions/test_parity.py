@@ -86,12 +86,12 @@ async def played(store: Store, numbers: list[int], dialect: str, *, restarts: bo
     return requests
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
 @given(
+    dialect=st.sampled_from(list(DIALECTS)),
     numbers=st.lists(st.integers(0, 200), min_size=3, max_size=12),
     library=st.sampled_from(("in_place", "hoisted")),
 )
-@settings(max_examples=10)
+@settings(max_examples=30)
 @awaited
 async def test_a_session_reloaded_at_any_turn_builds_the_same_bytes(
     dialect: str, numbers: list[int], library: Any
