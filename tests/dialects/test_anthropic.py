@@ -104,6 +104,21 @@ def test_after_a_compaction_the_assistant_may_begin() -> None:
     assert DIALECT.wire.check(VALID | {"messages": [compaction, VALID["messages"][0]]}) == []
 
 
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "rates"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+
+
+@pytest.mark.parametrize("blocks", [[SEARCH], [SEARCH, FOUND], [{"type": "text", "text": "So:"}, SEARCH]])
+def test_an_answer_that_the_server_paused_is_sent_back_to_be_continued(blocks: list[Json]) -> None:
+    paused = {"role": "assistant", "content": blocks}
+    request = {**VALID, "model": "claude-opus-5", "messages": [VALID["messages"][0], paused]}
+    assert DIALECT.wire.check(request) == []
+    assert fit_request(request, policy=Policy(breakpoints="keep")).request is request
+    prefilled = {"role": "assistant", "content": [{"type": "text", "text": "{"}]}
+    violations = DIALECT.wire.check({**request, "messages": [VALID["messages"][0], prefilled]})
+    assert [violation.rule for violation in violations] == ["ends_with_user"]
+
+
 def test_a_system_message_may_follow_what_a_server_tool_found() -> None:
     search_result = {
         "role": "assistant",

@@ -26,6 +26,7 @@ from lamina.dialects.anthropic.markers import (
 from lamina.dialects.anthropic.model import (
     LONG_LIFETIME,
     MARKER_LIMIT,
+    SERVER_CALL_TYPES,
     THINKING_TYPES,
     begins_with_compaction,
     is_safe_name,
@@ -114,7 +115,9 @@ def ends_with_user(reading: RequestReading) -> Faults:
     if not rejects_prefill(read_model(reading.request)):
         return
     for last in reading.messages[-1:]:
-        if last.role == "assistant":
+        # An answer that stopped with "pause_turn" is sent back as it is, and the server goes on with its tools.
+        was_paused = any(block.get("type") in SERVER_CALL_TYPES for block in last.blocks)
+        if last.role == "assistant" and not was_paused:
             yield last.place, "this model does not support assistant message prefill; end with a user message"
 
 

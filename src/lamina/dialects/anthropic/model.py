@@ -37,6 +37,9 @@ LONG_LIFETIME = "1h"
 THINKING_TYPES = ("thinking", "redacted_thinking")
 """Blocks that take no marker."""
 
+SERVER_CALL_TYPES = ("server_tool_use", "mcp_tool_use")
+"""Calls of tools that the API itself runs."""
+
 NAME_LIMIT = 128
 """Characters that a tool's name may have."""
 
