@@ -119,6 +119,21 @@ def test_an_answer_that_the_server_paused_is_sent_back_to_be_continued(blocks: l
     assert [violation.rule for violation in violations] == ["ends_with_user"]
 
 
+def test_a_result_may_answer_a_call_that_only_the_server_has() -> None:
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "41"}
+    message = {"role": "user", "content": [result, {"type": "text", "text": "And now?"}]}
+    request = {**VALID, "messages": [message]}
+    rules = [violation.rule for violation in DIALECT.wire.check(request)]
+    assert rules == ["results_have_their_call"]
+    request["thread"] = {"type": "continue", "previous_message_id": "msg_1"}
+    assert DIALECT.wire.check(request) == []
+    assert fit_request(request, policy=Policy(breakpoints="keep")).request is request
+    call = {"type": "tool_use", "id": "toolu_2", "name": "read", "input": {}}
+    request["messages"] = [message, {"role": "assistant", "content": [call]}, message]
+    rules = [violation.rule for violation in DIALECT.wire.check(request)]
+    assert rules == ["calls_are_answered", "results_have_their_call"]
+
+
 def test_a_system_message_may_follow_what_a_server_tool_found() -> None:
     search_result = {
         "role": "assistant",

@@ -29,6 +29,7 @@ from lamina.dialects.anthropic.model import (
     SERVER_CALL_TYPES,
     THINKING_TYPES,
     begins_with_compaction,
+    continues_thread,
     is_safe_name,
     is_server_result,
     read_blocks,
@@ -115,7 +116,7 @@ def ends_with_user(reading: RequestReading) -> Faults:
     if not rejects_prefill(read_model(reading.request)):
         return
     for last in reading.messages[-1:]:
-        # An answer that stopped with "pause_turn" is sent back as it is, and the server goes on with its tools.
+        # An answer that stopped with "pause_turn" is sent back as it came, and the server's tools go on.
         was_paused = any(block.get("type") in SERVER_CALL_TYPES for block in last.blocks)
         if last.role == "assistant" and not was_paused:
             yield last.place, "this model does not support assistant message prefill; end with a user message"
@@ -220,10 +221,15 @@ def calls_are_answered(reading: RequestReading) -> Faults:
 def results_have_their_call(reading: RequestReading) -> Faults:
     """A4: every tool_result answers a tool_use of the message before it.
 
+    Results at the beginning may answer calls that only the server has, if it has what came before.
+
     Broken if a client cut off the front of its history between a call and its result.
     """
     call_ids: set[str | None] = set()
-    for message in reading.messages:
+    messages = reading.messages
+    if reading.past.is_empty and continues_thread(reading.request):
+        messages = messages[1:]
+    for message in messages:
         for result in message.results:
             if result.call_id not in call_ids:
                 problem = f"unexpected `tool_use_id` {result.call_id!r}: no such call just before"

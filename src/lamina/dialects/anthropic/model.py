@@ -124,6 +124,11 @@ def asks_to_clear(request: Mapping[str, Any]) -> bool:
     return bool(mapping_or_empty(request.get("context_management")).get("edits"))
 
 
+def continues_thread(request: Mapping[str, Any]) -> bool:
+    """Whether the server has what came before: such a request brings the messages of a new turn only."""
+    return mapping_or_empty(request.get("thread")).get("type") == "continue"
+
+
 def takes_system_messages(model: str) -> bool:
     """Whether the model is known to take messages with the role "system"."""
     return is_since(model, SYSTEM_MESSAGES)

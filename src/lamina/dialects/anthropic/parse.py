@@ -41,7 +41,13 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.dialects.anthropic.deferred import find_deferred_tools, find_loaded_tools, find_references
-from lamina.dialects.anthropic.model import NAME, is_safe_name, read_model, refuses_system_messages
+from lamina.dialects.anthropic.model import (
+    NAME,
+    continues_thread,
+    is_safe_name,
+    read_model,
+    refuses_system_messages,
+)
 from lamina.dialects.anthropic.parts import (
     parse_call,
     parse_content_block,
@@ -120,13 +126,19 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     system = _parse_system(request.get("system"))
     demotes_system = refuses_system_messages(read_model(request))
     deferred_tools = find_deferred_tools(request.get("tools"))
-    basis = (demotes_system, deferred_tools)
+    has_unseen_calls = continues_thread(request)
+    basis = (demotes_system, deferred_tools, has_unseen_calls)
 
     memo = memo or ParseMemo(copies=False)
     unchanged = memo.find_unchanged(messages, basis)
     past = unchanged.groups
     new_messages = messages[len(past) :]
-    scan = MessageScan(past, demotes_system=demotes_system, deferred_tools=deferred_tools)
+    scan = MessageScan(
+        past,
+        demotes_system=demotes_system,
+        deferred_tools=deferred_tools,
+        has_unseen_calls=has_unseen_calls,
+    )
     new = read_each(new_messages, "messages", scan.parse, start=len(past))
     memo.basis = basis
     log = memo.remember(unchanged, new_messages, new, lead=system)
@@ -194,7 +206,7 @@ class MessageScan:
 
     `demotes_system`: the model takes no system messages, so those after the first other message are written
     anew in the user's voice. `deferred_tools` are the definitions that are not in the prompt until a block
-    refers to them, by name.
+    refers to them, by name. `has_unseen_calls`: calls may have been made that only the server has.
 
     State: `calls` are those so far. `last_role` is the role of the last message, `last_has_tools` whether it
     took part in a tool loop. `conversation_began` is false while only system messages came.
@@ -206,6 +218,7 @@ class MessageScan:
         *,
         demotes_system: bool = False,
         deferred_tools: Mapping[str, Json] = _NO_TOOLS,
+        has_unseen_calls: bool = False,
     ) -> None:
         """Begin after the messages in `past`, which were parsed before.
 
@@ -214,6 +227,7 @@ class MessageScan:
         """
         self.demotes_system = demotes_system
         self.deferred_tools = deferred_tools
+        self.has_unseen_calls = has_unseen_calls
         self.last_role = ""
         self.last_has_tools = False
         self.conversation_began = False
@@ -361,10 +375,14 @@ class MessageScan:
 
         Its call is in the assistant message before it, or further back if a client moved the result. What a
         program called is read by that program alone. A result that loads tools stays: later calls may be of
-        them.
+        them. A result whose call only the server has stays as it is.
         """
         call_id = read_text(mapping, "tool_use_id")
-        call = self.calls.take(call_id, "") or AnsweredCall()
+        answered = self.calls.take(call_id, "")
+        if answered is None and self.has_unseen_calls and not self.conversation_began:
+            part = Raw(dialect=NAME, data=mapping)
+            return MessagePiece("tool_result", part, [block], role=Role.TOOL, pinned=True)
+        call = answered or AnsweredCall()
         result, mended_block = parse_result(mapping, call_id, call.name)
         is_of_program = call.program_id != ""
         return MessagePiece(
