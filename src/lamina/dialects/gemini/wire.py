@@ -33,8 +33,8 @@ _CAPITAL = re.compile(r"[A-Z]")
 _UNSAFE_CHARACTER = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
-# The SDK sets many fields to None by itself; those are left out.
-_dump_model = partial(json_values.dump_model, leave_out="exclude_none")
+# The SDK sets many fields to None by itself; those are left out. Names stay as the SDK spells them.
+_dump_model = partial(json_values.dump_model, exclude_none=True)
 
 to_dict_or_none = partial(json_values.to_dict_or_none, dump=_dump_model)
 """A dict, whether the value came as one or as an object of the SDK; None if it is neither."""
