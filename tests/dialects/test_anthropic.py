@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from lamina.core.build import EMPTY_LEDGER
 from lamina.dialects.anthropic import DIALECT, find_binding
 from lamina.dialects.anthropic.model import read_version, rejects_prefill, takes_system_messages
 from lamina.dialects.memos import ParseMemo
+from lamina.models.facts import VARIABLE
 from tests.dialects.anthropic_requests import (
     ANSWER,
     COMPACTED,
@@ -175,7 +177,9 @@ def test_version(model: str, expected: tuple[str, tuple[int, int]]) -> None:
         ("claude-sonnet-5", "none", False, False),
         ("claude-sonnet-4-5", "none", True, False),
         ("claude-mythos-5-1", "none", False, True),
-        ("claude-haiku-5-5", "none", False, False),
+        ("claude-mythos-5-2", "strict", False, True),
+        ("claude-fable-5-2", "strict", False, True),
+        ("claude-haiku-5-5", "strict", False, False),
         ("local", "none", True, False),
     ],
 )
@@ -200,6 +204,24 @@ def test_what_a_model_asks_for(model: str, *, bound: str, prefill: bool, system:
 )
 def test_binding_of_a_request(request_: Json, bound: str) -> None:
     assert find_binding(request_) == bound
+
+
+def test_the_users_own_file_says_whether_a_model_binds_thinking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_models = tmp_path / "models.toml"
+    own_models.write_text(
+        """
+        [models.our-opus]
+        like = "claude-opus-5-5"
+
+        [models.claude-sonnet-5-5]
+        binding = "none"
+        """
+    )
+    monkeypatch.setenv(VARIABLE, str(own_models))
+    assert find_binding({"model": "our-opus"}) == "strict"
+    assert find_binding({"model": "claude-sonnet-5-5"}) == "none"
 
 
 @pytest.mark.parametrize("call_id", [None, [], {}, 7])

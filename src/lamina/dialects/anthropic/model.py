@@ -15,6 +15,7 @@ from typing import Any
 from lamina.core.bound_thinking import Binding
 from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, text_or_empty, to_dict_or_empty
 from lamina.dialects.words import OPENING
+from lamina.models.facts import model_or_none
 
 NAME = "anthropic"
 """The name of this dialect."""
@@ -51,8 +52,10 @@ _UNSAFE_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 Since = Mapping[str, tuple[int, int]]
 """Families of models, each with the version from which something holds."""
 
-BOUND: Since = MappingProxyType({"fable": (5, 1), "opus": (5, 5), "sonnet": (5, 5)})
-"""Thinking is bound to everything before it."""
+BOUND: Since = MappingProxyType(
+    {"fable": (5, 1), "opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5), "mythos": (5, 2)}
+)
+"""Thinking is bound to everything before it. For models that the table of models does not have yet."""
 
 SYSTEM_MESSAGES: Since = MappingProxyType(
     {"fable": (5, 0), "mythos": (5, 0), "opus": (4, 8), "sonnet": (5, 5)}
@@ -107,14 +110,18 @@ def find_binding(request: Mapping[str, Any]) -> Binding:
     """What a changed past does to thinking in this request. A request may choose; else the model decides.
 
     "drop" if the server drops thinking that does not fit, "strict" if it refuses the request, "none" if the
-    past may change.
+    past may change. What a model does is a fact of it, which a user's own file may say.
     """
     match request.get("thinking"):
         case {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}:
             return "drop"
         case {"block_binding": {"prefix_mismatch_behavior": str()}}:
             return "strict"
-    if is_since(read_model(request), BOUND):
+    name = read_model(request)
+    known_model = model_or_none(name)
+    if known_model is not None:
+        return known_model.binding
+    if is_since(name, BOUND):
         return "strict"
     return "none"
 
