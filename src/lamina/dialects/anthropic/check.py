@@ -326,13 +326,13 @@ def long_marks_come_first(reading: RequestReading) -> Faults:
 
 
 def marks_are_allowed(reading: RequestReading) -> Faults:
-    """A12: no marker on thinking.
+    """A12: no marker on thinking, nor on the few other blocks that take none.
 
     Broken by a client that marks the last block of each message, whatever it is.
     """
     for marker in reading.markers:
         if marker.is_refused:
-            yield marker.place, "cache_control cannot be set for thinking blocks"
+            yield marker.place, "cache_control cannot be set for blocks of this type"
 
 
 RULES = name_rules(

@@ -36,7 +36,10 @@ LONG_LIFETIME = "1h"
 """The lifetime that must come before all shorter ones."""
 
 THINKING_TYPES = ("thinking", "redacted_thinking")
-"""Blocks that take no marker."""
+"""What a model thought, in words or encrypted."""
+
+UNMARKABLE_TYPES = (*THINKING_TYPES, "fallback", "mcp_tool_listing")
+"""Blocks that take no marker. All others of anthropic 2.8 have the field."""
 
 SERVER_CALL_TYPES = ("server_tool_use", "mcp_tool_use")
 """Calls of tools that the API itself runs."""
