@@ -110,7 +110,7 @@ def _merge_fields(target: dict[str, Any], delta: Mapping[str, Any], level: int) 
         match value:
             case None:
                 target.setdefault(name, None)
-            case str() if isinstance(old_value, _PartialList):
+            case str() if name == "content" and isinstance(old_value, _PartialList):
                 # Mistral streams what it thinks as parts, and then what it says as text.
                 part = {"type": "text", "text": value}
                 target[name] = _append_items(old_value, [part] if value else [], level, are_calls=False)
@@ -149,7 +149,7 @@ def _append_items(old_value: Any, values: Iterable[Any], level: int, *, are_call
     items = old_value
     if not isinstance(items, _PartialList):
         items = _PartialList()
-        if isinstance(old_value, _TextPieces) and old_value:
+        if isinstance(old_value, _TextPieces) and old_value and not are_calls:
             items.append({"type": _TextPieces(["text"]), "text": old_value})
     for value in values:
         if not isinstance(value, dict):
