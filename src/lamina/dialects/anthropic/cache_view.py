@@ -61,6 +61,7 @@ _WEB_SEARCH = "web_search_"
 
 _SETTINGS = CacheSettings(
     {
+        # A default that is written out is cached like an absent field (documentation of 2026-09-26).
         "effort": ("output_config.effort", "high"),
         "task_budget": ("output_config.task_budget", None),
         "speed": ("speed", "standard"),

@@ -84,6 +84,7 @@ def has_limit(reading: RequestReading) -> Faults:
 
     Broken by requests that were written for another API: everywhere else the limit is optional.
     """
+    # 0 is allowed: it warms the cache and answers nothing (documentation of 2026-09-26).
     limit = reading.request.get("max_tokens")
     if not isinstance(limit, int) or limit < 0:
         yield "max_tokens", "max_tokens: field required, as a number"
@@ -276,6 +277,7 @@ def names_are_allowed(reading: RequestReading) -> Faults:
     Broken by names with a dot, such as `fs.read`, and by ids of other APIs that have one.
     """
     for position, tool in enumerate(reading.request.get("tools") or ()):
+        # A toolset of an MCP server has no name of its own.
         if "name" in tool and not is_safe_name(text_or_empty(tool["name"])):
             yield f"tools[{position}].name", "tool names should match '^[a-zA-Z0-9_-]{1,128}$'"
     for call in reading.calls:

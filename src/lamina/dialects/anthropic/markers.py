@@ -42,6 +42,7 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
     """
     count = len(marking.places)
     if marking.automatic:
+        # The automatic one takes a place too: beside four others the API refuses it (2026-09-26).
         count += 1
     if count > MARKER_LIMIT:
         raise BadInput(

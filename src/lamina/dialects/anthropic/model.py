@@ -55,6 +55,8 @@ _UNSAFE_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 Since = Mapping[str, tuple[int, int]]
 """Families of models, each with the version from which something holds."""
 
+# Accounts made before 2026-08-31 are checked only if they ask. No request says how old its account is, so all
+# are taken for new ones.
 BOUND: Since = MappingProxyType(
     {"fable": (5, 1), "opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5), "mythos": (5, 2)}
 )
@@ -118,6 +120,7 @@ def find_binding(request: Mapping[str, Any]) -> Binding:
     match request.get("thinking"):
         case {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}:
             return "drop"
+        # Whoever names another behaviour asks for the check, also with an older account.
         case {"block_binding": {"prefix_mismatch_behavior": str()}}:
             return "strict"
     name = read_model(request)

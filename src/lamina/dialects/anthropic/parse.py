@@ -401,6 +401,7 @@ class MessageScan:
         """The definitions of the deferred tools that a block refers to, as the model reads them there."""
         loaded: list[Raw] = []
         for tool in find_loaded_tools(block, self.deferred_tools):
+            # Where it is loaded, the API writes it as if it had never been deferred.
             definition = drop_field(tool, "defer_loading")
             loaded.append(Raw(dialect=NAME, data={"type": "tool_definition", "definition": definition}))
         return tuple(loaded)

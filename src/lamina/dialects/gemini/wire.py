@@ -27,6 +27,7 @@ FOREIGN_SIGNATURE = "skip_thought_signature_validator"
 SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 """The names that a function may have (rule G6), such as `fs.read`."""
 
+# Gemini 3 refuses a call of the current turn without its signature. Earlier models take it.
 _FIRST_SIGNED_VERSION = 3
 _VERSION = re.compile(r"gemini-(\d{1,3})(?!\d)", re.ASCII)  # "gemini-2.5-pro" is version 2
 _CAPITAL = re.compile(r"[A-Z]")

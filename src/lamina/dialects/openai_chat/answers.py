@@ -41,6 +41,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     stop: Any = ""
     for event in events:
         chunk = to_dict(event, "event")
+        # Some servers report it in each chunk, each time for all that has come.
         usage = chunk.get("usage") or usage
         choice = read_first_choice(chunk)
         delta = choice.get("delta")

@@ -201,6 +201,7 @@ class _ChatWriter:
             new_call = {**old_call, "id": call.id, "custom": custom}
         else:
             old_function = to_dict(old_call.get("function") or {})
+            # Other fields of a call stay: Gemini's server wants back the signature in `extra_content`.
             function = {**old_function, "name": name, "arguments": call.arguments}
             new_call = {**old_call, "id": call.id, "function": function}
         if new_call == old_call:
@@ -289,6 +290,8 @@ def _write_fields_or_entry(entry: Entry) -> tuple[Json, list[Any]]:
     match entry.parts[0], list(fields.values()):
         case Raw(), _:
             return fields, []
+        # DeepSeek and Kimi refuse a call whose message lost its `reasoning_content` (2026-02). A shortened
+        # one is taken, so it stays where it was.
         case Text(text), [str()]:
             return dict.fromkeys(fields, text), []
     return {}, write_blocks(entry.parts[0])
