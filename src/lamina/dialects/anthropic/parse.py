@@ -24,7 +24,6 @@ import msgspec
 from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.opaque_blocks import is_called_by_program
-from lamina.core.text.arguments import PATH_ARGUMENTS
 from lamina.core.values import (
     Document,
     Image,
@@ -71,7 +70,7 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.memos import GrowingList, ParseMemo
 from lamina.dialects.origins import NO_ORIGIN, ON_THE_WIRE, read_origin_in
-from lamina.dialects.pairing import CallLog, find_last_answer
+from lamina.dialects.pairing import CallLog, describe_result, find_last_answer
 from lamina.dialects.pieces import MessagePiece, MessagePieces, join_pieces, make_segments
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
@@ -92,9 +91,6 @@ _ROLE_OF_BLOCK = {
 _TOOL_KINDS = frozenset(("tool_call", "tool_result"))
 
 _NO_TOOLS: Mapping[str, Json] = {}
-
-PATH_LIMIT = 200
-"""Characters of a path that is worth showing in a handle."""
 
 _BLOCK_WORDS = "text source title context name input tool_use_id content thinking signature data"
 
@@ -468,25 +464,12 @@ class AnthropicCalls(CallLog[AnsweredCall]):
         program_id = ""
         if is_called_by_program(block):
             program_id = text_or_empty(block["caller"].get("tool_id")) or "unknown"
-        return AnsweredCall(call.id, call.name, _find_subject(block), program_id)
+        return AnsweredCall(call.id, call.name, describe_result(call), program_id)
 
     def add(self, call: AnsweredCall) -> None:
         super().add(call)
         if call.program_id:
             self.program_ids.add(call.program_id)
-
-
-def _find_subject(block: Json) -> dict[str, str]:
-    """The file that a call names in its input, as the attribute of its result; nothing if it names none.
-
-    A call with the input `{"path": "a.py"}` decides that its result has the path `a.py`.
-    """
-    arguments = to_dict_or_empty(block.get("input"))
-    for name in PATH_ARGUMENTS:
-        path = arguments.get(name)
-        if isinstance(path, str) and 0 < len(path) <= PATH_LIMIT:
-            return {"path": path}
-    return {}
 
 
 def _make_segments(
