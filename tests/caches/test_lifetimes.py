@@ -71,6 +71,13 @@ def test_pauses_of_some_minutes_choose_an_hour() -> None:
     assert choose_lifetime(pauses, RULES, CLAUDE) == "1h"
 
 
+def test_pauses_choose_no_lifetime_that_a_model_does_not_take() -> None:
+    """On Bedrock the models of Anthropic take an hour, and Nova five minutes only."""
+    for name, word in {"us.anthropic.claude-sonnet-4-5-v1:0": "1h", "us.amazon.nova-pro-v1:0": ""}.items():
+        rules = rules_for(name, dialect="bedrock_converse")
+        assert choose_lifetime([10 * MINUTE] * LEAST_PAUSES, rules, name) == word
+
+
 def test_few_pauses_choose_nothing() -> None:
     assert choose_lifetime([20 * MINUTE] * (LEAST_PAUSES - 1), RULES, CLAUDE) == ""
 

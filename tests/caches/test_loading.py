@@ -12,7 +12,7 @@ from lamina.diagnose import CAUSES
 from lamina.models import listed_models
 
 NAMES = (
-    "anthropic bedrock deepseek gemini groq llama_cpp mistral ollama openai openai_legacy "
+    "anthropic bedrock deepseek gemini groq llama_cpp mistral nova ollama openai openai_legacy "
     "sglang unknown vllm xai"
 ).split()
 
@@ -32,6 +32,7 @@ def test_there_is_a_dated_and_sourced_rule_set_for_each_cache() -> None:
         ("claude-opus-5-5", "", "anthropic"),
         ("anthropic/claude-opus-5", "openai_chat", "anthropic"),
         ("us.anthropic.claude-opus-4-5-20251101-v1:0", "", "bedrock"),
+        ("us.amazon.nova-pro-v1:0", "bedrock_converse", "nova"),
         ("gpt-5.6-sol", "openai_responses", "openai"),
         ("gpt-6.1-sol", "", "openai"),
         ("gpt-5.5", "openai_chat", "openai_legacy"),

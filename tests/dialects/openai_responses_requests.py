@@ -172,6 +172,8 @@ BREAKING: dict[str, list[Json]] = {
     "item_ids_fit_their_type": [
         request(user(), calls("c", id="call_1"), answers("c")),
         request(user(), says(id="rs_1")),
+        request(user(), calls("c"), {**answers("c"), "id": "ctco_1"}),
+        request(user(), {"type": "web_search_call", "id": "call_1", "status": "completed"}, user()),
         request(user(), says(id="msg 1")),
         request(user(), says(id="")),
     ],

@@ -671,6 +671,40 @@ def test_streams_of_servers_that_number_calls_in_their_own_way(pieces: list[Json
     assert turn["tool_calls"] == [called("a"), called("b")]
 
 
+def thought(text: str) -> Json:
+    return {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
+
+
+REFERENCE = {"type": "reference", "reference_ids": [1]}
+
+
+@pytest.mark.parametrize(
+    ("contents", "content"),
+    [
+        (
+            [[thought("I ")], [thought("look.")], "There ", "", "are 41."],
+            [thought("I look."), {"type": "text", "text": "There are 41."}],
+        ),
+        (
+            ["There ", "are 41", [REFERENCE], [REFERENCE], "."],
+            [
+                {"type": "text", "text": "There are 41"},
+                REFERENCE,
+                REFERENCE,
+                {"type": "text", "text": "."},
+            ],
+        ),
+        (["", [thought("Hm.")]], [thought("Hm.")]),
+    ],
+    ids=["thinks first", "quotes later", "begins empty"],
+)
+def test_content_that_comes_as_text_and_as_parts_is_whole(contents: list[Any], content: list[Json]) -> None:
+    """Mistral streams what its models say as text, and their thoughts and references as parts."""
+    events = [chunk({"content": delta}) for delta in contents]
+    [turn] = sent_back("openai_chat", absorb_stream("openai_chat", events))
+    assert turn["content"] == content
+
+
 def test_a_streamed_refusal_and_nothing_else() -> None:
     events = [chunk({"role": "assistant", "refusal": "I "}), chunk({"refusal": "cannot."})]
     [turn] = sent_back("openai_chat", absorb_stream("openai_chat", events))

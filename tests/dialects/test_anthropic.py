@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from lamina.core.build import EMPTY_LEDGER
 from lamina.dialects.anthropic import DIALECT, find_binding
 from lamina.dialects.anthropic.model import read_version, rejects_prefill, takes_system_messages
 from lamina.dialects.memos import ParseMemo
+from lamina.models.facts import VARIABLE
 from tests.dialects.anthropic_requests import (
     ANSWER,
     COMPACTED,
@@ -104,6 +106,36 @@ def test_after_a_compaction_the_assistant_may_begin() -> None:
     assert DIALECT.wire.check(VALID | {"messages": [compaction, VALID["messages"][0]]}) == []
 
 
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "rates"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+
+
+@pytest.mark.parametrize("blocks", [[SEARCH], [SEARCH, FOUND], [{"type": "text", "text": "So:"}, SEARCH]])
+def test_an_answer_that_the_server_paused_is_sent_back_to_be_continued(blocks: list[Json]) -> None:
+    paused = {"role": "assistant", "content": blocks}
+    request = {**VALID, "model": "claude-opus-5", "messages": [VALID["messages"][0], paused]}
+    assert DIALECT.wire.check(request) == []
+    assert fit_request(request, policy=Policy(breakpoints="keep")).request is request
+    prefilled = {"role": "assistant", "content": [{"type": "text", "text": "{"}]}
+    violations = DIALECT.wire.check({**request, "messages": [VALID["messages"][0], prefilled]})
+    assert [violation.rule for violation in violations] == ["ends_with_user"]
+
+
+def test_a_result_may_answer_a_call_that_only_the_server_has() -> None:
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "41"}
+    message = {"role": "user", "content": [result, {"type": "text", "text": "And now?"}]}
+    request = {**VALID, "messages": [message]}
+    rules = [violation.rule for violation in DIALECT.wire.check(request)]
+    assert rules == ["results_have_their_call"]
+    request["thread"] = {"type": "continue", "previous_message_id": "msg_1"}
+    assert DIALECT.wire.check(request) == []
+    assert fit_request(request, policy=Policy(breakpoints="keep")).request is request
+    call = {"type": "tool_use", "id": "toolu_2", "name": "read", "input": {}}
+    request["messages"] = [message, {"role": "assistant", "content": [call]}, message]
+    rules = [violation.rule for violation in DIALECT.wire.check(request)]
+    assert rules == ["calls_are_answered", "results_have_their_call"]
+
+
 def test_a_system_message_may_follow_what_a_server_tool_found() -> None:
     search_result = {
         "role": "assistant",
@@ -145,7 +177,9 @@ def test_version(model: str, expected: tuple[str, tuple[int, int]]) -> None:
         ("claude-sonnet-5", "none", False, False),
         ("claude-sonnet-4-5", "none", True, False),
         ("claude-mythos-5-1", "none", False, True),
-        ("claude-haiku-5-5", "none", False, False),
+        ("claude-mythos-5-2", "strict", False, True),
+        ("claude-fable-5-2", "strict", False, True),
+        ("claude-haiku-5-5", "strict", False, False),
         ("local", "none", True, False),
     ],
 )
@@ -170,6 +204,24 @@ def test_what_a_model_asks_for(model: str, *, bound: str, prefill: bool, system:
 )
 def test_binding_of_a_request(request_: Json, bound: str) -> None:
     assert find_binding(request_) == bound
+
+
+def test_the_users_own_file_says_whether_a_model_binds_thinking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_models = tmp_path / "models.toml"
+    own_models.write_text(
+        """
+        [models.our-opus]
+        like = "claude-opus-5-5"
+
+        [models.claude-sonnet-5-5]
+        binding = "none"
+        """
+    )
+    monkeypatch.setenv(VARIABLE, str(own_models))
+    assert find_binding({"model": "our-opus"}) == "strict"
+    assert find_binding({"model": "claude-sonnet-5-5"}) == "none"
 
 
 @pytest.mark.parametrize("call_id", [None, [], {}, 7])

@@ -104,3 +104,18 @@ def test_many_blocks_take_linear_time() -> None:
     messages = [{"role": "assistant", "content": [*blocks, *calls]}, {"role": "user", "content": answers}]
     assert len(DIALECT.wire.parse({"messages": messages}).log) == 2 * many + 1
     assert DIALECT.wire.check({"messages": messages})
+
+
+@pytest.mark.parametrize(
+    ("path", "subject"), [("a.py", {"path": "a.py"}), ("a.py\n\x1b[31m", {}), ("a" * 201, {})]
+)
+def test_a_result_is_about_the_file_of_its_call_if_that_can_be_shown(path: str, subject: Json) -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": path}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "x"}
+    messages = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+    log = DIALECT.wire.parse({"max_tokens": 9, "messages": messages}).log
+    assert log[-1].attrs == subject

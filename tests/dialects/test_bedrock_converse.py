@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lamina import Role, fit_request, translate
+from lamina import Policy, Role, fit_request, translate
 from lamina.core import Document, Image, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects import DIALECTS
 from lamina.dialects.bedrock_converse import DIALECT, to_sdk_arguments
@@ -210,6 +210,52 @@ def test_the_window_of_the_model_is_found_by_its_id() -> None:
     fitted = fit_request(request(*long_history, user(), modelId="anthropic.claude-3-haiku-20240307-v1:0"))
     assert fitted.envelope.cut is not None
     assert fitted.request["modelId"] == "anthropic.claude-3-haiku-20240307-v1:0"
+
+
+GROUNDING = {"toolUseId": "g1", "name": "nova_grounding", "type": "server_tool_use"}
+FOUND = {"toolUseId": "g1", "type": "nova_grounding_result", "status": "success"}
+GROUNDED = [
+    {"toolUse": {**GROUNDING, "input": {"query": "rates"}}},
+    {"toolResult": {**FOUND, "content": [{"text": "41 pages"}, {"json": {"page": 1}}]}},
+    {"text": "There are 41."},
+]
+"""What a model of Bedrock says that searched with a tool that the API runs."""
+
+
+def test_what_a_tool_of_the_api_found_stays_with_its_call() -> None:
+    tools = {"tools": [{"systemTool": {"name": "nova_grounding"}}]}
+    original = request(user({"text": "How many?"}), says(*GROUNDED), user(), toolConfig=tools)
+    assert DIALECT.wire.check(original) == []
+    assert fit_request(original, policy=Policy(breakpoints="keep")).request is original
+    kinds = [segment.kind for segment in DIALECT.wire.parse(original).log]
+    assert kinds == ["user", "assistant", "assistant", "user"]
+    misplaced = request(user(GROUNDED[1]), toolConfig=tools)
+    assert [violation.rule for violation in DIALECT.wire.check(misplaced)] == ["results_answer_calls"]
+
+
+def test_a_stream_has_what_a_tool_of_the_api_found() -> None:
+    def begin(index: int, start: Json) -> Json:
+        return {"contentBlockStart": {"contentBlockIndex": index, "start": start}}
+
+    def add(index: int, delta: Json) -> Json:
+        return {"contentBlockDelta": {"contentBlockIndex": index, "delta": delta}}
+
+    events: list[Json] = [
+        begin(0, {"toolUse": GROUNDING}),
+        add(0, {"toolUse": {"input": '{"query": "rates"}'}}),
+        {"contentBlockStop": {"contentBlockIndex": 0}},
+        begin(1, {"toolResult": FOUND}),
+        add(1, {"toolResult": [{"text": "41 "}]}),
+        add(1, {"toolResult": [{"text": "pages"}, {"json": {"page": 1}}]}),
+        {"contentBlockStop": {"contentBlockIndex": 1}},
+        add(2, {"text": "There are 41."}),
+        {"messageStop": {"stopReason": "end_turn"}},
+    ]
+    whole = {"output": {"message": says(*GROUNDED)}, "stopReason": "end_turn"}
+    streamed = DIALECT.answers.absorb_stream(events).segments
+    assert [segment.parts for segment in streamed] == [
+        segment.parts for segment in DIALECT.answers.absorb(whole).segments
+    ]
 
 
 def test_what_a_guardrail_judges_is_never_lowered() -> None:

@@ -571,6 +571,17 @@ def test_a_marker_may_not_stand_on_blank_or_scoped_text() -> None:
     assert not claude(messages=scoped).blocks[-1].markable
 
 
+def test_a_marker_may_not_stand_where_another_model_took_over() -> None:
+    fallback = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}
+    blocks = claude(messages=asks([fallback, {"type": "text", "text": "Yes."}], role="assistant")).blocks
+    assert [block.markable for block in blocks[-2:]] == [False, True]
+    marked = fallback | {"cache_control": {"type": "ephemeral"}}
+    talk = [*asks("Hi"), *asks([marked], role="assistant"), *asks("Go on.")]
+    request = {"model": "claude-opus-5", "max_tokens": 9, "messages": talk}
+    rules = [violation.rule for violation in DIALECTS["anthropic"].wire.check(request)]
+    assert rules == ["marks_are_allowed"]
+
+
 def test_the_first_block_begins_the_system_text_behind_a_cache_point_that_marks_nothing() -> None:
     system = [{"cachePoint": {"type": "default"}}, {"text": "Be brief."}, {"text": "Be kind."}]
     blocks = stream("bedrock_converse", system=system).blocks

@@ -157,6 +157,26 @@ def test_what_cannot_be_said_here_has_a_reason(target: str, segment: Segment, re
     assert reason in why if reason else why == ""
 
 
+SEARCHED = {"source": "s", "title": "t", "content": [{"text": "rhubarb"}]}
+OWN_BLOCKS: dict[str, Json] = {
+    "anthropic": {"type": "search_result", **SEARCHED},
+    "openai_chat": {"type": "video_url", "video_url": {"url": "https://example.org/rhubarb"}},
+    "openai_responses": {"type": "input_audio", "input_audio": {"data": "rhubarb", "format": "wav"}},
+    "bedrock_converse": {"searchResult": SEARCHED},
+}
+"""What a user says in blocks that only one API has."""
+
+
+@pytest.mark.parametrize("source", OWN_BLOCKS)
+@pytest.mark.parametrize("target", MODELS)
+def test_what_a_user_says_in_a_block_of_one_api_is_not_lost_in_another(source: str, target: str) -> None:
+    field = "input" if source == "openai_responses" else "messages"
+    talk = [{"role": "user", "content": [OWN_BLOCKS[source]]}]
+    request = {field: talk, "max_tokens": 9}
+    there = translate(request, dialect=source, to=target, model=MODELS[target]).request
+    assert "rhubarb" in json.dumps(there)
+
+
 def test_results_that_would_be_read_wrongly_stand_in_the_order_of_their_calls() -> None:
     """Ollama has no ids: two results of one tool are told apart by their order alone."""
     calls = [{"type": "tool_use", "id": id_, "name": "read", "input": {"path": id_}} for id_ in "ab"]

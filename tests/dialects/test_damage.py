@@ -321,6 +321,11 @@ def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
         lowered = [e for e in envelope.entries if e.form is not Form.FULL or e.parts != e.segment.parts]
         changed = {id(origin.message) for e in lowered if (origin := read_origin(e.segment)) is not None}
         sent = {id(turn) for turn in rendered[subject.turns]}
+        if subject.name == "bedrock_converse":  # a question and the reminder before it are one message
+            sent_blocks = {id(block) for turn in rendered["messages"] for block in turn["content"]}
+            for turn in request["messages"]:
+                if all(id(block) in sent_blocks for block in turn["content"]):
+                    sent.add(id(turn))
         assert {id(turn) for turn in request[subject.turns]} - changed <= sent
 
 

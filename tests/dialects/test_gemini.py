@@ -189,6 +189,7 @@ def test_text_that_is_shortened_loses_its_signature() -> None:
         [user(), model(asks()), user(answers(id_="c1"))],
         [user(), model(asks()), user({"functionResponse": {"name": "read_file"}})],
         [user(), model(asks()), {"role": "function", "parts": [answers()]}],
+        [user(), model(asks()), {"role": "tool", "parts": [answers()]}],
         [user(), model(asks(signed=False)), user(answers()), model(asks(signed=False)), user(answers())],
         [user("", "Go."), model(), user()],
         [user(), {"role": "model", "parts": []}, user()],

@@ -99,6 +99,17 @@ def test_names_are_made_safe_in_definitions_and_in_the_choice(name: str) -> None
     assert ("fs_read_v2" in str(own.head.parameters)) is ("choice" not in own.left)
 
 
+NAMES_OF_TOOLS = ("fs.read", "fs_read", f"{'x' * 140}1", f"{'x' * 140}2")
+
+
+@each_dialect
+def test_tools_that_get_the_same_name_are_sent_once_and_named(name: str) -> None:
+    own = write(name, tools=tuple(Tool(name=tool_name) for tool_name in NAMES_OF_TOOLS))
+    names = [tool.name for tool in DIALECTS[name].head.read(own.head).tools]
+    assert len(names) == len(set(names))
+    assert ("tools" in own.left) is (len(names) < len(NAMES_OF_TOOLS))
+
+
 @each_dialect
 def test_odd_values_are_not_taken_for_something_else(name: str) -> None:
     odd: Json = {

@@ -200,7 +200,7 @@ def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
 
 def test_objects_of_an_sdk_are_read_and_come_back_as_they_are() -> None:
     class Message:
-        def model_dump(self, *, mode: str, exclude_unset: bool) -> Json:
+        def model_dump(self, *, mode: str, exclude_unset: bool, **_: Any) -> Json:
             assert mode == "json"
             return answered() if exclude_unset else {}
 

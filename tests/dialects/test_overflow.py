@@ -18,12 +18,20 @@ NUMBERED = [
     "The decoder prompt (length 12019) is longer than the maximum model length of 4096.",
     "The input (12019 tokens) is longer than the model's context length (4096 tokens).",
     "The input token count (12019) exceeds the maximum number of tokens allowed (4096).",
+    "Invalid request: Your request exceeded model token limit: 4096 (requested: 12019)",
+    "prompt token count of 12019 exceeds the limit of 4096",
+    "Trying to keep the first 12019 tokens. The model is loaded with context length of only 4096 tokens.",
+    "The number of tokens to keep is greater than the context length (n_keep: 12019>= n_ctx: 4096).",
 ]
 PLAIN = [
     "Your input exceeds the context window of this model. context_length_exceeded",
     "Input is too long for requested model.",
     "`inputs` tokens + `max_new_tokens` must be <= 4097",
     "Request exceeds the maximum size request_too_large",
+    "invalid params, context window exceeds limit (2013)",
+    "Please reduce the length of the messages or completion.",
+    "Range of input length should be [1, 129024]",
+    "prompt too long; exceeded max context length by 10000 tokens",
 ]
 OTHERS = [
     "max_tokens is too large: 500000. This model supports at most 16384 completion tokens",

@@ -50,6 +50,14 @@ RECOGNISED: dict[str, list[Json]] = {
         chat(USER, model=f"arn:aws:bedrock:eu:1:inference-profile/eu.anthropic.{CLAUDE}"),
     ],
     "openai_chat": [
+        {  # Mistral's thoughts are lists
+            "messages": [
+                {
+                    "role": "assistant",
+                    "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "x"}]}],
+                }
+            ]
+        },
         {"messages": [USER]},
         {"messages": []},
         {"messages": [], "prompt": "x"},

@@ -51,9 +51,9 @@ def again(prompt: str) -> str:
     return str(rendered_request["prompt"])
 
 
-def write_prompt(*log: Segment, cue: bool = True) -> str:
+def write_prompt(*log: Segment) -> str:
     parsed = DIALECT.wire.parse({"prompt": "x"})
-    return render_prompt(build(log, options=choose_options(DIALECT, parsed.head)), cue=cue)
+    return render_prompt(build(log, options=choose_options(DIALECT, parsed.head)))
 
 
 def test_a_conversation_is_split_into_its_turns() -> None:
@@ -185,11 +185,6 @@ def test_a_reply_that_stands_last_is_for_the_model_to_go_on() -> None:
     assert write_prompt(user("go"), assistant("Sure,")) == "User: go\nAssistant: Sure,"
     assert again("User: go\nAssistant: Sure,") == "User: go\nAssistant: Sure,"
     assert len(DIALECT.wire.parse({"prompt": "User: go\nAssistant: Sure,"}).log) == 2
-
-
-def test_a_transcript_asks_for_nothing() -> None:
-    assert write_prompt(system("s"), user("go"), cue=False) == "System: s\n\nUser: go"
-    assert write_prompt(user("go"), assistant("done"), cue=False) == "User: go\nAssistant: done"
 
 
 def test_what_no_text_can_say_is_named_or_left_out() -> None:

@@ -216,7 +216,7 @@ def test_the_table_has_the_models_that_it_says() -> None:
 
 def test_thinking_is_bound_on_the_models_whose_page_says_so() -> None:
     bound = {row.name for row in ROWS if row.binding == "strict"}
-    assert sorted(bound) == ["claude-fable-5-1", "claude-opus-5-5", "claude-sonnet-5-5"]
+    assert sorted(bound) == ["claude-fable-5-1", "claude-haiku-5-5", "claude-opus-5-5", "claude-sonnet-5-5"]
 
 
 @pytest.mark.parametrize(

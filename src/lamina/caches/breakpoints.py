@@ -100,6 +100,7 @@ class EntryCache(Cache):
             self.entries.refresh(sent.path.links[hit], at=sent.at)
         writes = ends
         if self.rules.match == "tail":
+            # Only some ends leave an entry. All of them are read from: OpenAI tries the latest 80 (2026-09).
             writes = choose_writes(sent.stream, sent.path, self.rules, ends)
         self.entries.write_marks(sent.path, writes, self.rules, at=sent.at, ready=sent.begun)
         return tally_entries(sent.path, writes, hit, self.rules, why=self._explain(sent, ends, hit))

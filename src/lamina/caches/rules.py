@@ -55,8 +55,8 @@ _NO_FACTS = Model(name="", window=0)
 class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The cache of one provider or server, as written down from its `sources` on the day `as_of`.
 
-    **Which requests.** `models` are beginnings of model names, `dialects` are names of dialects. `isolation`
-    says whose requests share a cache, `key` names the request field that routes to one.
+    **Which requests.** `models` are beginnings of model names, `dialects` are names of dialects. `key`
+    names the request field that routes to one cache.
 
     **What we do not know.** `note` has what is not published. `conflicts` has where two documents disagree,
     which of them we follow, and the date of each. `promised` is false where the provider calls its cache
@@ -116,7 +116,6 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tiers: dict[str, float] = {}
     levels: dict[str, Level] = {}
     strips_thinking: tuple[str, ...] = ()
-    isolation: str = ""
     key: str = ""
     slots: int = 1
     memory: int = 0

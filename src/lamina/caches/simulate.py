@@ -74,6 +74,7 @@ class SlotCache(Cache):
             self._unload()
         self.last_request = sent.at
         chosen = self._choose_slot(prompt)
+        # llama.cpp copies idle slots to its memory at each new task (b11434), also those that lose nothing.
         for index, idle in enumerate(self.slots):
             if index != chosen:
                 self._save(idle)
@@ -254,6 +255,7 @@ class LongestPrefixCache(Cache):
         stored_path = path
         if self.rules.match == "pages":
             readable = max(path.tokens - 1, 0)  # the server always computes the last token of a prompt
+            # Tokens that were generated fill pages too (vLLM 0.32).
             stored_path = path.extended(sent.answer)
         read = round_down(common, readable, self.rules, model)
         # a request may ask for a lifetime that its model does not have

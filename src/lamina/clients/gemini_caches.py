@@ -116,6 +116,7 @@ class _Head:
 
     def _make_cache(self, now: float) -> Steps:
         """Make a cache and return its name. The provider counts its tokens."""
+        # A request that names a cache may not repeat its system text or tools, so all of these go in.
         config = {**self._head, "ttl": f"{self._lifetime:g}s"}
         cache = yield partial(self._api.caches.create, model=self._model, config=config)
         self._name = cache.name

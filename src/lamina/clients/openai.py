@@ -34,6 +34,7 @@ def openai_chat(
     """A client for Chat Completions. `usage`: ask for the counts at the end of the stream."""
 
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
+        # Without it a stream reports no usage at all. Some servers refuse the field, so it can be left out.
         if usage and "stream_options" not in request:
             request["stream_options"] = {"include_usage": True}
         return _start_stream(sdk.chat.completions.create, request)

@@ -227,7 +227,7 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
             gap=gap,
             tokens=last.usage.input,
             dialect=None,
-            blames_markers=not usage.cached and not usage.written,
+            usage=usage,
         )
         loss = explain_by_bytes(loss, difference)
         if loss.cause == NOT_CACHED and last.is_uncached:

@@ -26,6 +26,7 @@ from lamina.conversations.record import CutNote, is_compaction
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
 from lamina.dialects.port import Dialect
+from lamina.dialects.usage import Usage
 
 LOST_SHARE = 0.75
 """A request that reads less than this share of what it could have read lost the cache."""
@@ -209,14 +210,18 @@ def compare_requests(
     gap: float | None,
     tokens: int | None,
     dialect: Dialect | None,
-    blames_markers: bool,
+    usage: Usage,
+    has_markers: bool = True,
 ) -> Difference:
-    """Where and why two requests part, for their cache. `tokens` were reported for the earlier one.
+    """Where and why two requests part, for their cache.
 
-    Without `blames_markers` the provider reported a read or a write. So it found a marker, whatever we see.
+    `tokens` were reported for the earlier one, `usage` for the later. `has_markers` is False for requests of
+    a client's log, which has no cache markers: the rules would say of each that nothing was marked.
     """
     difference = diff(before, after, rules=rules, gap=gap, tokens=tokens, dialect=dialect)
-    if difference.cause in _MARKER_CAUSES and not blames_markers:
+    # A provider that read or wrote something found a marker, whatever we see.
+    found_marker = usage.cached > 0 or usage.written > 0
+    if difference.cause in _MARKER_CAUSES and (found_marker or not has_markers):
         return diff(before, after, tokens=tokens, dialect=dialect)
     return difference
 

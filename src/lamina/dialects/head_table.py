@@ -10,7 +10,7 @@ learns what stays behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -123,13 +123,30 @@ class HeadTable(msgspec.Struct, frozen=True, kw_only=True):
                 left.append(field.plain)
             else:
                 _put_value(parameters, field.path, own_value)
-        tools: tuple[dict[str, Any], ...] = ()
+        tools: list[dict[str, Any]] = []
         if self.write_tool is not None:
-            tools = tuple(map(self.write_tool, values.pop("tools", ())))
+            tools = self._drop_repeated(map(self.write_tool, values.pop("tools", ())))
+            if len(tools) < len(plain.tools):
+                left.append("tools")
         # No row took what is still there.
         left += [name for name in _PLAIN_FIELDS if name in values]
-        head = RequestHead(tools=tools, parameters={**parameters, **self.constants})
+        head = RequestHead(tools=tuple(tools), parameters={**parameters, **self.constants})
         return OwnHead(head=head, left=tuple(left))
+
+    def _drop_repeated(self, definitions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The definitions without those that got the name of an earlier one.
+
+        `fs.read` and `fs_read` are both `fs_read` in some APIs, which take a name once.
+        """
+        names: set[str] = set()
+        kept: list[dict[str, Any]] = []
+        for definition in definitions:
+            tool = self.read_tool(definition)
+            if tool is None or tool.name not in names:
+                kept.append(definition)
+            if tool is not None:
+                names.add(tool.name)
+        return kept
 
     def _list_untranslated(self, parameters: Mapping[str, Any]) -> list[str]:
         """The paths of parameters that mean something to the model, and that no row reads.

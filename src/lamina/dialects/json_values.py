@@ -44,16 +44,21 @@ MODEL_FIELDS = ("model", "modelId")
 """Every API names it `model`, except Bedrock's Converse."""
 
 
-def dump_model(value: Any, *, leave_out: str = "exclude_unset") -> Any:
-    """What an object of an SDK holds, without the fields that nobody set; None for any other value.
+def dump_model(value: Any, **options: Any) -> Any:
+    """What an object of an SDK says on the wire, without fields that nobody set; None for any other value.
 
-    A class is not an object of itself: `Message` has a `model_dump` too, but nothing to dump. `leave_out` is
-    pydantic's word for the fields to leave out, for an SDK that sets fields by itself.
+    A class is not an object of itself: `Message` has a `model_dump` too, but nothing to dump. `options` are
+    pydantic's, for an SDK whose objects have to be dumped in another way.
     """
     dump = getattr(value, "model_dump", None)
     if not callable(dump) or isinstance(value, type):
         return None
-    return dump(mode="json", **{leave_out: True})
+    if not options:
+        # What an SDK read out of an answer for the caller (`parsed_arguments`) is in its objects too, and an
+        # API refuses it. The field `from` of a fallback is `from_` in Python.
+        unsent = getattr(value, "__api_exclude__", None)
+        options = {"exclude_unset": True, "by_alias": True, "exclude": unsent}
+    return dump(mode="json", **options)
 
 
 def to_dict_or_none(value: Any, dump: Callable[[Any], Any] = dump_model) -> Json | None:

@@ -167,6 +167,7 @@ class BreakpointShape(NamedTuple):
         fields: dict[str, Any] = {}
         if marking.key:
             fields["prompt_cache_key"] = marking.key
+        # Models before GPT-5.6 refuse `prompt_cache_options`: they have another field for it (2026-09).
         if marking.automatic in self.retentions:
             fields["prompt_cache_retention"] = marking.automatic
         elif marking.automatic:

@@ -58,7 +58,10 @@ _TOO_LONG = re.compile(
     r"|(?:prompt|input) is too long|\) is too long to fit into the model"
     r"|maximum (?:context|prompt|model) length|maximum number of tokens allowed"
     r"|(?:exceeds?|longer than) (?:the |its |this )?(?:model's |available |maximum )?context"
-    r"|input tokens exceed|tokens? \+ `?max_new_tokens`? must be <=",
+    r"|input tokens exceed|tokens? \+ `?max_new_tokens`? must be <="
+    r"|exceeded model token limit|context window exceeds limit|prompt token count of|prompt too long"
+    r"|greater than the context length|context length of only|reduce the length of the messages"
+    r"|range of input length should be",
     re.IGNORECASE | re.ASCII,
 )
 """Words that only an error about the length has: "prompt is too long: 210000 tokens > 200000 maximum"."""
@@ -82,6 +85,14 @@ _NUMBERS = tuple(
         r"\(total length (?P<asked>\d{1,9})\).{1,60}\(context length (?P<limit>\d{1,9})\)",
         # The prompt (length 9000) is longer than the maximum model length of 8192
         r"\(length (?P<asked>\d{1,9})\).{1,60}maximum model length of (?P<limit>\d{1,9})",
+        # Your request exceeded model token limit: 8192 (requested: 9000), at Kimi
+        r"token limit: (?P<limit>\d{1,9}) \(requested: (?P<asked>\d{1,9})\)",
+        # prompt token count of 9000 exceeds the limit of 8192, at GitHub
+        r"token count of (?P<asked>\d{1,9}) exceeds the limit of (?P<limit>\d{1,9})",
+        # Trying to keep the first 9000 tokens … context length of only 8192 tokens, in LM Studio
+        r"first (?P<asked>\d{1,9}) tokens.{1,90}context length of only (?P<limit>\d{1,9})",
+        # greater than the context length (n_keep: 9000>= n_ctx: 8192), in LM Studio too
+        r"n_keep: (?P<asked>\d{1,9}) ?>= ?n_ctx: (?P<limit>\d{1,9})",
         # The input token count (9000) exceeds the maximum number of tokens allowed (8192)
         r"\((?P<asked>\d{1,9})\) exceeds[^(]{1,80}\((?P<limit>\d{1,9})\)",
     )

@@ -221,6 +221,8 @@ def _read_block_sign(block: Any) -> str:
         return ""
     if "type" not in block:
         return "block:?"
+    if isinstance(block.get("thinking"), LIST_TYPES):
+        return ""  # Mistral's thoughts, in Chat Completions, are lists of parts; Anthropic's are texts
     return _BLOCK_SIGNS.get(text_or_empty(block["type"]), "")
 
 

@@ -140,6 +140,7 @@ def read_usage(usage: Any, answer: Any = None) -> Usage:
     cached = counts.get("cached", 0) or detail_counts.get("cached", 0)
     written = counts.get("written", 0) or detail_counts.get("written", 0)
     written_long = _read_counts(read("cache_creation")).get("written_long", 0)
+    # Gemini counts thoughts beside the answer; at all others they are a part of it.
     output = counts.get("output", 0) + counts.get("thoughts", 0)
     # Codex has the cached part beside the input, which includes it.
     has_details = details is not None or read("cached_input_tokens") is not None

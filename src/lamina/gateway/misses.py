@@ -214,7 +214,7 @@ def _compare(incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage) -> 
         gap=sent.gap,
         tokens=sent.previous_usage.input,
         dialect=incoming.dialect,
-        blames_markers=not usage.cached and not usage.written,
+        usage=usage,
     )
 
 

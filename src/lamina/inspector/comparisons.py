@@ -17,7 +17,7 @@ from lamina.caches.stream import StreamBlock
 from lamina.conversations import lost_caches
 from lamina.conversations.lost_caches import ADVICE, CUT, explain_by_bytes
 from lamina.diagnose.values import Difference
-from lamina.dialects import DIALECTS
+from lamina.dialects import DIALECTS, Usage
 from lamina.inspector.building import find_call
 from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
 from lamina.inspector.views import Inspector, Json
@@ -81,12 +81,11 @@ def _measure_gap(calls: Sequence[BuiltCall]) -> float | None:
 def _find_difference(
     built: BuiltSession, calls: Sequence[BuiltCall], requests: Sequence[BuiltRequest], gap: float | None
 ) -> Difference:
-    """The cause by the bytes and the rules, as far as it agrees with what was reported.
-
-    The log of a client has no cache markers, so the rules would say of each of its requests that nothing was
-    marked. And a provider that reports a read has found a marker, whatever we see.
-    """
+    """The cause by the bytes and the rules, as far as it agrees with what was reported."""
     earlier, later = calls
+    usage = Usage()
+    if later.reported is not None:  # else what it read was simulated
+        usage = Usage(cached=later.read, written=later.written)
     return lost_caches.compare_requests(
         requests[0].request,
         requests[1].request,
@@ -94,15 +93,9 @@ def _find_difference(
         gap=gap,
         tokens=earlier.reported,
         dialect=DIALECTS[built.dialect],
-        blames_markers=_can_blame_markers(built, later),
+        usage=usage,
+        has_markers=built.is_sent or not built.rules.markers,
     )
-
-
-def _can_blame_markers(built: BuiltSession, later: BuiltCall) -> bool:
-    """Whether the markers are known, and what was reported does not contradict that they are missing."""
-    if built.rules.markers and not built.is_sent:
-        return False
-    return later.reported is None or later.read + later.written == 0
 
 
 def _show_reported(calls: Sequence[BuiltCall], difference: Difference) -> Json:

@@ -116,14 +116,13 @@ def _explain_loss(
     dialect = DIALECTS.get(after.request.dialect)
     if None in sent or dialect is None:
         return loss
-    tally = tally_usage(_read_usage(after))
     difference = compare_requests(
         *sent,
         rules=rules_for(after.request.model, dialect=dialect.name),
         gap=idle_between(before.request.at, after.request.at),
         tokens=_read_usage(before).input or None,
         dialect=dialect,
-        blames_markers=tally.uncached == tally.total,
+        usage=_read_usage(after),
     )
     return explain_by_bytes(loss, difference)
 

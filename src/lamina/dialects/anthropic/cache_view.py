@@ -18,7 +18,7 @@ from lamina.core.opaque_blocks import is_called_by_program, is_read_by_program
 from lamina.core.text.characters import is_blank
 from lamina.core.tool_definitions import is_deferred
 from lamina.dialects.anthropic.deferred import find_deferred_tools, find_loaded_tools
-from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, MARKER, NAME, THINKING_TYPES, read_model
+from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, MARKER, NAME, UNMARKABLE_TYPES, read_model
 from lamina.dialects.cache_blocks import (
     CachePiece,
     CacheSettings,
@@ -61,6 +61,7 @@ _WEB_SEARCH = "web_search_"
 
 _SETTINGS = CacheSettings(
     {
+        # A default that is written out is cached like an absent field (documentation of 2026-09-26).
         "effort": ("output_config.effort", "high"),
         "task_budget": ("output_config.task_budget", None),
         "speed": ("speed", "standard"),
@@ -256,13 +257,13 @@ def _read_block(value: Any, place: str, role: str, calls: _SeenCalls) -> CachePi
 
 
 def _takes_marker(block: Json, block_type: str) -> bool:
-    """Whether the API takes a marker on such a block: not on blank text, and not on thinking.
+    """Whether the API takes a marker on such a block: not on blank text, and not on thinking, for example.
 
     A marker on another block is an error, so planners pass on to the block before it.
     """
     if block_type == "text":
         return not is_blank(text_or_empty(block.get("text")))
-    return block_type not in THINKING_TYPES
+    return block_type not in UNMARKABLE_TYPES
 
 
 def _normalise_result(result: Json, place: str) -> tuple[Json, str]:

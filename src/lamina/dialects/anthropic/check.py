@@ -26,8 +26,10 @@ from lamina.dialects.anthropic.markers import (
 from lamina.dialects.anthropic.model import (
     LONG_LIFETIME,
     MARKER_LIMIT,
+    SERVER_CALL_TYPES,
     THINKING_TYPES,
     begins_with_compaction,
+    continues_thread,
     is_safe_name,
     is_server_result,
     read_blocks,
@@ -82,6 +84,7 @@ def has_limit(reading: RequestReading) -> Faults:
 
     Broken by requests that were written for another API: everywhere else the limit is optional.
     """
+    # 0 is allowed: it warms the cache and answers nothing (documentation of 2026-09-26).
     limit = reading.request.get("max_tokens")
     if not isinstance(limit, int) or limit < 0:
         yield "max_tokens", "max_tokens: field required, as a number"
@@ -114,7 +117,9 @@ def ends_with_user(reading: RequestReading) -> Faults:
     if not rejects_prefill(read_model(reading.request)):
         return
     for last in reading.messages[-1:]:
-        if last.role == "assistant":
+        # An answer that stopped with "pause_turn" is sent back as it came, and the server's tools go on.
+        was_paused = any(block.get("type") in SERVER_CALL_TYPES for block in last.blocks)
+        if last.role == "assistant" and not was_paused:
             yield last.place, "this model does not support assistant message prefill; end with a user message"
 
 
@@ -217,10 +222,15 @@ def calls_are_answered(reading: RequestReading) -> Faults:
 def results_have_their_call(reading: RequestReading) -> Faults:
     """A4: every tool_result answers a tool_use of the message before it.
 
+    Results at the beginning may answer calls that only the server has, if it has what came before.
+
     Broken if a client cut off the front of its history between a call and its result.
     """
     call_ids: set[str | None] = set()
-    for message in reading.messages:
+    messages = reading.messages
+    if reading.past.is_empty and continues_thread(reading.request):
+        messages = messages[1:]
+    for message in messages:
         for result in message.results:
             if result.call_id not in call_ids:
                 problem = f"unexpected `tool_use_id` {result.call_id!r}: no such call just before"
@@ -267,6 +277,7 @@ def names_are_allowed(reading: RequestReading) -> Faults:
     Broken by names with a dot, such as `fs.read`, and by ids of other APIs that have one.
     """
     for position, tool in enumerate(reading.request.get("tools") or ()):
+        # A toolset of an MCP server has no name of its own.
         if "name" in tool and not is_safe_name(text_or_empty(tool["name"])):
             yield f"tools[{position}].name", "tool names should match '^[a-zA-Z0-9_-]{1,128}$'"
     for call in reading.calls:
@@ -317,13 +328,13 @@ def long_marks_come_first(reading: RequestReading) -> Faults:
 
 
 def marks_are_allowed(reading: RequestReading) -> Faults:
-    """A12: no marker on thinking.
+    """A12: no marker on thinking, nor on the few other blocks that take none.
 
     Broken by a client that marks the last block of each message, whatever it is.
     """
     for marker in reading.markers:
         if marker.is_refused:
-            yield marker.place, "cache_control cannot be set for thinking blocks"
+            yield marker.place, "cache_control cannot be set for blocks of this type"
 
 
 RULES = name_rules(

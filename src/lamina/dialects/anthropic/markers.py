@@ -18,7 +18,7 @@ from lamina.dialects.anthropic.model import (
     LONG_LIFETIME,
     MARKER,
     MARKER_LIMIT,
-    THINKING_TYPES,
+    UNMARKABLE_TYPES,
     read_blocks,
 )
 from lamina.dialects.json_values import (
@@ -42,6 +42,7 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
     """
     count = len(marking.places)
     if marking.automatic:
+        # The automatic one takes a place too: beside four others the API refuses it (2026-09-26).
         count += 1
     if count > MARKER_LIMIT:
         raise BadInput(
@@ -238,7 +239,7 @@ def find_markers_on_block(block: Any, place: str) -> Iterator[PlacedMarker]:
             yield from find_markers_on_block(piece, f"{place}.content[{position}]")
     lifetime = read_lifetime(mapping)
     if lifetime is not None:
-        yield PlacedMarker(place, lifetime, is_refused=block_type in THINKING_TYPES)
+        yield PlacedMarker(place, lifetime, is_refused=block_type in UNMARKABLE_TYPES)
 
 
 def read_lifetime(holder: Mapping[str, Any]) -> str | None:

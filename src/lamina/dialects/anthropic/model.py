@@ -15,6 +15,7 @@ from typing import Any
 from lamina.core.bound_thinking import Binding
 from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, text_or_empty, to_dict_or_empty
 from lamina.dialects.words import OPENING
+from lamina.models.facts import model_or_none
 
 NAME = "anthropic"
 """The name of this dialect."""
@@ -35,7 +36,13 @@ LONG_LIFETIME = "1h"
 """The lifetime that must come before all shorter ones."""
 
 THINKING_TYPES = ("thinking", "redacted_thinking")
-"""Blocks that take no marker."""
+"""What a model thought, in words or encrypted."""
+
+UNMARKABLE_TYPES = (*THINKING_TYPES, "fallback", "mcp_tool_listing")
+"""Blocks that take no marker. All others of anthropic 2.8 have the field."""
+
+SERVER_CALL_TYPES = ("server_tool_use", "mcp_tool_use")
+"""Calls of tools that the API itself runs."""
 
 NAME_LIMIT = 128
 """Characters that a tool's name may have."""
@@ -48,8 +55,12 @@ _UNSAFE_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 Since = Mapping[str, tuple[int, int]]
 """Families of models, each with the version from which something holds."""
 
-BOUND: Since = MappingProxyType({"fable": (5, 1), "opus": (5, 5), "sonnet": (5, 5)})
-"""Thinking is bound to everything before it."""
+# Accounts made before 2026-08-31 are checked only if they ask. No request says how old its account is, so all
+# are taken for new ones.
+BOUND: Since = MappingProxyType(
+    {"fable": (5, 1), "opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5), "mythos": (5, 2)}
+)
+"""Thinking is bound to everything before it. For models that the table of models does not have yet."""
 
 SYSTEM_MESSAGES: Since = MappingProxyType(
     {"fable": (5, 0), "mythos": (5, 0), "opus": (4, 8), "sonnet": (5, 5)}
@@ -104,14 +115,19 @@ def find_binding(request: Mapping[str, Any]) -> Binding:
     """What a changed past does to thinking in this request. A request may choose; else the model decides.
 
     "drop" if the server drops thinking that does not fit, "strict" if it refuses the request, "none" if the
-    past may change.
+    past may change. What a model does is a fact of it, which a user's own file may say.
     """
     match request.get("thinking"):
         case {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}:
             return "drop"
+        # Whoever names another behaviour asks for the check, also with an older account.
         case {"block_binding": {"prefix_mismatch_behavior": str()}}:
             return "strict"
-    if is_since(read_model(request), BOUND):
+    name = read_model(request)
+    known_model = model_or_none(name)
+    if known_model is not None:
+        return known_model.binding
+    if is_since(name, BOUND):
         return "strict"
     return "none"
 
@@ -119,6 +135,11 @@ def find_binding(request: Mapping[str, Any]) -> Binding:
 def asks_to_clear(request: Mapping[str, Any]) -> bool:
     """Whether the caller asked the server to leave out old content."""
     return bool(mapping_or_empty(request.get("context_management")).get("edits"))
+
+
+def continues_thread(request: Mapping[str, Any]) -> bool:
+    """Whether the server has what came before: such a request brings the messages of a new turn only."""
+    return mapping_or_empty(request.get("thread")).get("type") == "continue"
 
 
 def takes_system_messages(model: str) -> bool:

@@ -24,7 +24,6 @@ import msgspec
 from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.opaque_blocks import is_called_by_program
-from lamina.core.text.arguments import PATH_ARGUMENTS
 from lamina.core.values import (
     Document,
     Image,
@@ -41,7 +40,13 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.dialects.anthropic.deferred import find_deferred_tools, find_loaded_tools, find_references
-from lamina.dialects.anthropic.model import NAME, is_safe_name, read_model, refuses_system_messages
+from lamina.dialects.anthropic.model import (
+    NAME,
+    continues_thread,
+    is_safe_name,
+    read_model,
+    refuses_system_messages,
+)
 from lamina.dialects.anthropic.parts import (
     parse_call,
     parse_content_block,
@@ -65,7 +70,7 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.memos import GrowingList, ParseMemo
 from lamina.dialects.origins import NO_ORIGIN, ON_THE_WIRE, read_origin_in
-from lamina.dialects.pairing import CallLog, find_last_answer
+from lamina.dialects.pairing import CallLog, describe_result, find_last_answer
 from lamina.dialects.pieces import MessagePiece, MessagePieces, join_pieces, make_segments
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
@@ -86,9 +91,6 @@ _ROLE_OF_BLOCK = {
 _TOOL_KINDS = frozenset(("tool_call", "tool_result"))
 
 _NO_TOOLS: Mapping[str, Json] = {}
-
-PATH_LIMIT = 200
-"""Characters of a path that is worth showing in a handle."""
 
 _BLOCK_WORDS = "text source title context name input tool_use_id content thinking signature data"
 
@@ -120,13 +122,19 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     system = _parse_system(request.get("system"))
     demotes_system = refuses_system_messages(read_model(request))
     deferred_tools = find_deferred_tools(request.get("tools"))
-    basis = (demotes_system, deferred_tools)
+    has_unseen_calls = continues_thread(request)
+    basis = (demotes_system, deferred_tools, has_unseen_calls)
 
     memo = memo or ParseMemo(copies=False)
     unchanged = memo.find_unchanged(messages, basis)
     past = unchanged.groups
     new_messages = messages[len(past) :]
-    scan = MessageScan(past, demotes_system=demotes_system, deferred_tools=deferred_tools)
+    scan = MessageScan(
+        past,
+        demotes_system=demotes_system,
+        deferred_tools=deferred_tools,
+        has_unseen_calls=has_unseen_calls,
+    )
     new = read_each(new_messages, "messages", scan.parse, start=len(past))
     memo.basis = basis
     log = memo.remember(unchanged, new_messages, new, lead=system)
@@ -194,7 +202,7 @@ class MessageScan:
 
     `demotes_system`: the model takes no system messages, so those after the first other message are written
     anew in the user's voice. `deferred_tools` are the definitions that are not in the prompt until a block
-    refers to them, by name.
+    refers to them, by name. `has_unseen_calls`: calls may have been made that only the server has.
 
     State: `calls` are those so far. `last_role` is the role of the last message, `last_has_tools` whether it
     took part in a tool loop. `conversation_began` is false while only system messages came.
@@ -206,6 +214,7 @@ class MessageScan:
         *,
         demotes_system: bool = False,
         deferred_tools: Mapping[str, Json] = _NO_TOOLS,
+        has_unseen_calls: bool = False,
     ) -> None:
         """Begin after the messages in `past`, which were parsed before.
 
@@ -214,6 +223,7 @@ class MessageScan:
         """
         self.demotes_system = demotes_system
         self.deferred_tools = deferred_tools
+        self.has_unseen_calls = has_unseen_calls
         self.last_role = ""
         self.last_has_tools = False
         self.conversation_began = False
@@ -361,10 +371,14 @@ class MessageScan:
 
         Its call is in the assistant message before it, or further back if a client moved the result. What a
         program called is read by that program alone. A result that loads tools stays: later calls may be of
-        them.
+        them. A result whose call only the server has stays as it is.
         """
         call_id = read_text(mapping, "tool_use_id")
-        call = self.calls.take(call_id, "") or AnsweredCall()
+        answered = self.calls.take(call_id, "")
+        if answered is None and self.has_unseen_calls and not self.conversation_began:
+            part = Raw(dialect=NAME, data=mapping)
+            return MessagePiece("tool_result", part, [block], role=Role.TOOL, pinned=True)
+        call = answered or AnsweredCall()
         result, mended_block = parse_result(mapping, call_id, call.name)
         is_of_program = call.program_id != ""
         return MessagePiece(
@@ -383,6 +397,7 @@ class MessageScan:
         """The definitions of the deferred tools that a block refers to, as the model reads them there."""
         loaded: list[Raw] = []
         for tool in find_loaded_tools(block, self.deferred_tools):
+            # Where it is loaded, the API writes it as if it had never been deferred.
             definition = drop_field(tool, "defer_loading")
             loaded.append(Raw(dialect=NAME, data={"type": "tool_definition", "definition": definition}))
         return tuple(loaded)
@@ -449,25 +464,12 @@ class AnthropicCalls(CallLog[AnsweredCall]):
         program_id = ""
         if is_called_by_program(block):
             program_id = text_or_empty(block["caller"].get("tool_id")) or "unknown"
-        return AnsweredCall(call.id, call.name, _find_subject(block), program_id)
+        return AnsweredCall(call.id, call.name, describe_result(call), program_id)
 
     def add(self, call: AnsweredCall) -> None:
         super().add(call)
         if call.program_id:
             self.program_ids.add(call.program_id)
-
-
-def _find_subject(block: Json) -> dict[str, str]:
-    """The file that a call names in its input, as the attribute of its result; nothing if it names none.
-
-    A call with the input `{"path": "a.py"}` decides that its result has the path `a.py`.
-    """
-    arguments = to_dict_or_empty(block.get("input"))
-    for name in PATH_ARGUMENTS:
-        path = arguments.get(name)
-        if isinstance(path, str) and 0 < len(path) <= PATH_LIMIT:
-            return {"path": path}
-    return {}
 
 
 def _make_segments(

@@ -118,6 +118,7 @@ def parse_result(block: Json, call_id: str, tool_name: str) -> tuple[ToolResult,
         case list() | tuple() as content:
             parsed = read_each(content, ".content", lambda piece, _: parse_content_block(piece))
             parts = tuple(part for part in parsed if not is_blank_text(part))
+            # The API refuses blank text in a result, and takes a result without content (A8).
             if len(parts) < len(parsed):
                 pairs = zip(content, parsed, strict=True)
                 filled = [piece for piece, part in pairs if not is_blank_text(part)]

@@ -269,6 +269,8 @@ def _join_results(run: list[list[Entry]]) -> list[list[Entry]]:
     Of the user messages A, B with results, and C, the first two become one: their results belong to calls of
     one assistant message, and the API wants them together (A4).
     """
+    # The API reads messages of one role in a row as one (anthropic 2.8). So what follows the results stays as
+    # it came: to join it too would change bytes for nothing.
     joined_count = 1
     for count, group in enumerate(run, start=1):
         if any(map(_holds_result, group)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from lamina.core.text.characters import is_blank
@@ -19,6 +20,7 @@ from lamina.dialects.json_values import (
     list_or_empty,
     mapping_or_empty,
     text_or_empty,
+    to_dict_or_empty,
     to_dict_or_none,
     to_event,
 )
@@ -102,6 +104,7 @@ class _StreamedBlock:
         self.start: Mapping[str, Any] = {}
         self.texts: list[str] = []
         self.inputs: list[str] = []
+        self.results: list[Json] = []
         self.reasoning: list[str] = []
         self.signatures: list[str] = []
         self.redacted: Any = None
@@ -115,6 +118,8 @@ class _StreamedBlock:
                 self.texts.append(text)
             case {"toolUse": {"input": str() as tool_input}}:
                 self.inputs.append(tool_input)
+            case {"toolResult": list() as results}:
+                self.results += map(to_dict_or_empty, results)
             case {"reasoningContent": {"text": str() as text}}:
                 self.reasoning.append(text)
             case {"reasoningContent": {"signature": str() as signature}}:
@@ -135,7 +140,19 @@ class _StreamedBlock:
             return None
         if "toolUse" in self.start:
             return self._finish_call()
+        if "toolResult" in self.start:
+            return self._finish_result()
         return self._finish_reasoning()
+
+    def _finish_result(self) -> Json:
+        """What a tool of the API said: its texts in a row are pieces of one."""
+        content: list[Json] = []
+        for are_texts, results in groupby(self.results, key=lambda result: "text" in result):
+            if are_texts:
+                content.append({"text": "".join(text_or_empty(result["text"]) for result in results)})
+            else:
+                content += results
+        return {"toolResult": {**to_dict_or_empty(self.start["toolResult"]), "content": content}}
 
     def _finish_reasoning(self) -> Json | None:
         if self.redacted is not None:

@@ -43,6 +43,12 @@ MARKER = "cachePoint"
 
 DEFAULT_LIFETIME = "5m"
 
+SERVER_CALL = "server_tool_use"
+"""What a call says of itself if the API ran its tool (botocore 1.44)."""
+
+SERVER_TOOL = "a tool of the API"
+"""The type of what such a tool was asked, and of what it said."""
+
 ID_PATTERN = r"[a-zA-Z0-9_.:-]{1,64}"
 """The ids of calls that the API takes."""
 
@@ -80,6 +86,20 @@ def split_block(block: Any) -> tuple[str, Any]:
         if value is not None:
             return name, value
     return "", None
+
+
+def split_spoken_block(block: Any, role: str) -> tuple[str, Any]:
+    """Like `split_block`, for a block that this role says.
+
+    Tools that the API runs, such as Nova's grounding, have calls and results in the assistant's message, as
+    blocks of the types that calls of the client's tools have. Here they are of the type `SERVER_TOOL`.
+    """
+    block_type, content = split_block(block)
+    is_server_call = block_type == "toolUse" and mapping_or_empty(content).get("type") == SERVER_CALL
+    is_server_result = block_type == "toolResult" and role == "assistant"
+    if is_server_call or is_server_result:
+        return SERVER_TOOL, content
+    return block_type, content
 
 
 def is_cache_point(block: Any) -> bool:

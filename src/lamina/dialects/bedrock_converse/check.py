@@ -23,6 +23,7 @@ from lamina.dialects.bedrock_converse.blocks import (
     is_cache_point,
     make_document_name,
     split_block,
+    split_spoken_block,
 )
 from lamina.dialects.bedrock_converse.cache_view import MARKER_LIMIT
 from lamina.dialects.bedrock_converse.parse import ROLES, parse
@@ -106,7 +107,8 @@ class ConverseMessageView(RoleMessageView):
         self.blocks: list[PlacedBlock] = []
         self.by_type: defaultdict[str, list[PlacedBlock]] = defaultdict(list)
         for position, block in enumerate(list_or_empty(self.wire.get("content"))):
-            placed = _place_block(f"{self.place}.content[{position}]", *split_block(block))
+            block_type, content = split_spoken_block(block, self.role)
+            placed = _place_block(f"{self.place}.content[{position}]", block_type, content)
             self.blocks.append(placed)
             self.by_type[placed.type].append(placed)
         self.call_ids = [call.call_id for call in self.by_type["toolUse"]]

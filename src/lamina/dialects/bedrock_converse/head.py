@@ -44,6 +44,7 @@ def read_head(request: Request) -> RequestHead:
             raise BadInput(f"a tool is {name_value(entry)}", place=place, hint="give its definition")
         if not is_cache_point(entry):
             tools.append(entry)
+        # A cache point is an entry of its own on the wire. It moves often, and is no change of the tools.
         elif tools:
             tools[-1] = {**tools[-1], **entry}
     if tools:

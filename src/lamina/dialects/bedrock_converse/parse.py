@@ -8,19 +8,21 @@ is clear, it is noted as mended, so that rendering writes it anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.bedrock_converse.blocks import (
     NAME,
+    SERVER_TOOL,
     MarkedBlock,
     group_with_markers,
     has_blank_block,
     read_call,
     read_part,
     read_result,
-    split_block,
+    split_spoken_block,
     write_part,
 )
 from lamina.dialects.bedrock_converse.head import read_head
@@ -39,6 +41,7 @@ from lamina.dialects.pairing import describe_result
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
+    join_pieces,
     make_segments,
     read_message_list,
     read_messages,
@@ -124,6 +127,8 @@ def _read_message(message: Any, _: int, calls: ChatCalls) -> tuple[Segment, ...]
         return make_segments(
             NAME, message, MessagePieces(ROLES[role], [MessagePiece(role, Text(""))], is_sendable=False)
         )
+    if role == "assistant":
+        pieces, extras = _join_server_tools(pieces, extras)
     order = sorted(range(len(pieces)), key=lambda position: pieces[position].role is not Role.TOOL)
     results_first = [pieces[position] for position in order]
     is_mended = results_first != pieces or any(map(_must_be_mended, pieces))
@@ -131,10 +136,31 @@ def _read_message(message: Any, _: int, calls: ChatCalls) -> tuple[Segment, ...]
     return make_segments(NAME, message, parsed, extras=[extras[position] for position in order])
 
 
+def _join_server_tools(
+    pieces: list[MessagePiece], extras: list[ExtraFields]
+) -> tuple[list[MessagePiece], list[ExtraFields]]:
+    """The pieces, of which a call of the API's own tool and its result are one: neither may stand alone."""
+    joined: list[MessagePiece] = []
+    joined_extras: list[ExtraFields] = []
+    for are_server_tools, pairs in groupby(zip(pieces, extras, strict=True), key=_is_of_server_tool):
+        run, run_extras = map(list, zip(*pairs, strict=True))
+        if are_server_tools:
+            run = [join_pieces(run)]
+            run_extras = [_NO_EXTRA_FIELDS]
+        joined += run
+        joined_extras += run_extras
+    return joined, joined_extras
+
+
+def _is_of_server_tool(pair: tuple[MessagePiece, ExtraFields]) -> bool:
+    """Whether a piece of the assistant's message is a call or a result of a tool that the API runs."""
+    part = pair[0].part
+    return isinstance(part, Raw) and split_spoken_block(part.data, "assistant")[0] == SERVER_TOOL
+
+
 def _read_piece(marked: MarkedBlock, role: str, calls: ChatCalls) -> MessagePiece:
     """The piece for one block and its cache points. Raises BadInput for a block of the other side."""
-    block = marked.block
-    block_type, content = split_block(block)
+    block_type, content = split_spoken_block(marked.block, role)
     owner = _ROLE_OF_BLOCK.get(block_type, role)
     if owner != role:
         problem = f"a {block_type} block in a message of the {role}"

@@ -198,6 +198,7 @@ def _write_messages(message_groups: Iterable[list[Entry]]) -> list[Any]:
     """The messages, of which those of one side in a row are one."""
     messages: list[Any] = []
     speaking_groups = [group for group in message_groups if any(map(_write_blocks, group))]
+    # Two messages of one side in a row are refused here; Anthropic's own API takes them.
     for voice, groups_in_a_row in groupby(speaking_groups, key=lambda group: _find_voice(group[0])):
         messages.append(_write_message(voice, list(groups_in_a_row)))
     return messages

@@ -15,9 +15,9 @@ from lamina.core.values import Segment
 from lamina.dialects.gemini.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.gemini.cache_view import stream
 from lamina.dialects.gemini.check import check
+from lamina.dialects.gemini.head import add_tools, own_head, plain_head, takes_tool
 from lamina.dialects.gemini.parse import parse
 from lamina.dialects.gemini.parts import can_carry_media
-from lamina.dialects.gemini.plain import add_tools, own_head, plain_head, takes_tool
 from lamina.dialects.gemini.render import lasting, render
 from lamina.dialects.gemini.wire import NAME
 from lamina.dialects.origins import explain_foreign_segment, find_other_dialect

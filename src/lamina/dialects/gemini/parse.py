@@ -40,8 +40,11 @@ from lamina.dialects.pieces import MessagePiece, MessagePieces, is_blank_text, j
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
-_ROLES = {"user": Role.USER, "model": Role.ASSISTANT, "function": Role.USER}
-"""Who speaks. Results once had a role of their own, "function", which is the user's now."""
+_ROLES = {"user": Role.USER, "model": Role.ASSISTANT, "function": Role.USER, "tool": Role.USER}
+"""Who speaks. The role of results is the user's now."""
+
+_ROLES_OF_RESULTS = ("function", "tool")
+"""Older roles of results. The README of google-genai 3.1 has "tool", which newer models refuse (2026-07)."""
 
 _CALL_KINDS = frozenset(("tool_call", "tool_result"))
 
@@ -159,7 +162,7 @@ class _GeminiReader:
     def read_unit(self, unit: Unit) -> tuple[Segment, ...]:
         """The segments of one content.
 
-        A content is mended if it joins the one before it, has the old role "function", or holds a part that
+        A content is mended if it joins the one before it, has an older role of results, or holds a part that
         the API refuses: an empty text, a result without the name of its call.
         """
         role = _ROLES.get(text_or_empty(unit.role))
@@ -172,8 +175,8 @@ class _GeminiReader:
         if role is Role.ASSISTANT and not joins:
             self.calls.begin_answer()
         pieces = [self._make_piece(parsed, role) for parsed in parsed_parts]
-        # A step that came in several contents, and the older role "function", are written anew.
-        is_mended = joins or unit.role == "function" or not all(map(_may_be_sent, pieces))
+        # A step that came in several contents, and older roles of results, are written anew.
+        is_mended = joins or unit.role in _ROLES_OF_RESULTS or not all(map(_may_be_sent, pieces))
         blanks: tuple[Part, ...] = ()
         if not is_mended:
             blanks = _collect_blank_texts(pieces)

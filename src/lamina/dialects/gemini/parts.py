@@ -54,6 +54,7 @@ _FIELDS_IN_ANY_SPELLING = (
 ID_PREFIX = "unnamed_call_"
 """The ids of calls that have no id on the wire begin with this."""
 
+# google-genai 3.1 documents `output` and `error`; the example in its README has `result`.
 _TEXT_FIELDS = ("output", "result", "error")
 """Fields of a response that may hold all of it as one text."""
 

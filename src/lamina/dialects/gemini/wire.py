@@ -27,14 +27,15 @@ FOREIGN_SIGNATURE = "skip_thought_signature_validator"
 SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 """The names that a function may have (rule G6), such as `fs.read`."""
 
+# Gemini 3 refuses a call of the current turn without its signature. Earlier models take it.
 _FIRST_SIGNED_VERSION = 3
 _VERSION = re.compile(r"gemini-(\d{1,3})(?!\d)", re.ASCII)  # "gemini-2.5-pro" is version 2
 _CAPITAL = re.compile(r"[A-Z]")
 _UNSAFE_CHARACTER = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
-# The SDK sets many fields to None by itself; those are left out.
-_dump_model = partial(json_values.dump_model, leave_out="exclude_none")
+# The SDK sets many fields to None by itself; those are left out. Names stay as the SDK spells them.
+_dump_model = partial(json_values.dump_model, exclude_none=True)
 
 to_dict_or_none = partial(json_values.to_dict_or_none, dump=_dump_model)
 """A dict, whether the value came as one or as an object of the SDK; None if it is neither."""

@@ -89,6 +89,8 @@ HEAD = HeadTable(
     ),
     read_tool=_read_tool,
     write_tool=_write_tool,
+    # The API streams unless it is told not to; all others do not.
     defaults={"stream": False},
+    # Else the server drops messages from the front until the prompt fits, and tells nobody (2026-08-21).
     constants={"truncate": False},
 )

@@ -41,6 +41,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     stop: Any = ""
     for event in events:
         chunk = to_dict(event, "event")
+        # Some servers report it in each chunk, each time for all that has come.
         usage = chunk.get("usage") or usage
         choice = read_first_choice(chunk)
         delta = choice.get("delta")
@@ -72,6 +73,10 @@ def _make_absorbed(message: Any, usage: Any, stop: Any) -> Absorbed:
     if message is not None:
         segments = read_message(message, 0, ChatCalls())
     return Absorbed(segments=segments, usage=read_usage(usage), stop=text_or_empty(stop))
+
+
+_TEXT_TYPES = ("text", "thinking")
+"""Types of parts that are streamed in pieces."""
 
 
 class _TextPieces(list[str]):
@@ -106,6 +111,10 @@ def _merge_fields(target: dict[str, Any], delta: Mapping[str, Any], level: int) 
         match value:
             case None:
                 target.setdefault(name, None)
+            case str() if name == "content" and isinstance(old_value, _PartialList):
+                # Mistral streams what it thinks as parts, and then what it says as text.
+                part = {"type": "text", "text": value}
+                target[name] = _append_items(old_value, [part] if value else [], level, are_calls=False)
             case str():
                 target[name] = _append_text(old_value, value, undivided=name in _UNDIVIDED_FIELDS)
             case list():
@@ -141,6 +150,8 @@ def _append_items(old_value: Any, values: Iterable[Any], level: int, *, are_call
     items = old_value
     if not isinstance(items, _PartialList):
         items = _PartialList()
+        if isinstance(old_value, _TextPieces) and old_value and not are_calls:
+            items.append({"type": _TextPieces(["text"]), "text": old_value})
     for value in values:
         if not isinstance(value, dict):
             items.append(value)
@@ -153,6 +164,8 @@ def _append_items(old_value: Any, values: Iterable[Any], level: int, *, are_call
         if are_calls:
             fields.pop("index", None)
             position = _find_continued_call(items, fields, index)
+        elif index is None and _continues_text(items, fields):
+            position = len(items) - 1
         if position is None:
             position = items.begin_item(index)
         _merge_fields(items[position], fields, level + 1)
@@ -176,6 +189,14 @@ def _find_continued_call(items: _PartialList, call: Mapping[str, Any], index: in
     if is_other_call:
         return None
     return position
+
+
+def _continues_text(items: _PartialList, part: Mapping[str, Any]) -> bool:
+    """Whether a part without an index goes on with the text, or the thought, that is the last item."""
+    part_type = part.get("type")
+    if not items or part_type not in _TEXT_TYPES or not isinstance(items[-1], dict):
+        return False
+    return items[-1].get("type") == [part_type]
 
 
 def _join_pieces(value: Any) -> Any:

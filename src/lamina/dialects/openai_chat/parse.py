@@ -40,6 +40,7 @@ from lamina.dialects.pieces import (
 )
 from lamina.dialects.port import ParsedRequest, Request
 
+# DeepSeek and Kimi have the first, OpenRouter the second.
 REASONING = ("reasoning_content", "reasoning")
 """Fields of compatible servers that hold a model's reasoning as text."""
 

@@ -14,7 +14,19 @@ from typing import Any
 
 from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
-from lamina.core.values import Entry, Image, Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.text.characters import is_blank
+from lamina.core.values import (
+    Entry,
+    Image,
+    Part,
+    Raw,
+    RequestHead,
+    Role,
+    Segment,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from lamina.core.wording import text_of
 from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, text_or_empty, to_dict
 from lamina.dialects.marking import BREAKPOINT
@@ -189,6 +201,7 @@ class _ChatWriter:
             new_call = {**old_call, "id": call.id, "custom": custom}
         else:
             old_function = to_dict(old_call.get("function") or {})
+            # Other fields of a call stay: Gemini's server wants back the signature in `extra_content`.
             function = {**old_function, "name": name, "arguments": call.arguments}
             new_call = {**old_call, "id": call.id, "function": function}
         if new_call == old_call:
@@ -277,6 +290,8 @@ def _write_fields_or_entry(entry: Entry) -> tuple[Json, list[Any]]:
     match entry.parts[0], list(fields.values()):
         case Raw(), _:
             return fields, []
+        # DeepSeek and Kimi refuse a call whose message lost its `reasoning_content` (2026-02). A shortened
+        # one is taken, so it stays where it was.
         case Text(text), [str()]:
             return dict.fromkeys(fields, text), []
     return {}, write_blocks(entry.parts[0])
@@ -303,7 +318,7 @@ def _write_entry(entry: Entry) -> list[Any]:
         return []
     block = find_origin(entry, NAME).block
     if block is None:
-        return list(chain.from_iterable(map(write_blocks, entry.parts)))
+        return list(chain.from_iterable(_write_part(part, entry.role) for part in entry.parts))
     if is_sent_as_it_came(entry, NAME):
         return [block]
     old_block = to_dict(block)
@@ -315,6 +330,19 @@ def _write_entry(entry: Entry) -> list[Any]:
     if BREAKPOINT in old_block:
         new_block[BREAKPOINT] = old_block[BREAKPOINT]
     return [new_block]
+
+
+def _write_part(part: Part, role: Role) -> list[Json]:
+    """A part as blocks. Another API's own block is sent as text, unless the model would say it.
+
+    A search result of Anthropic's API is its JSON here. One that says nothing is not sent.
+    """
+    match part:
+        case Raw(dialect=dialect, data=data) if dialect != NAME and role is not Role.ASSISTANT:
+            if not data or (isinstance(data, str) and is_blank(data)):
+                return []
+            return [{"type": "text", "text": text_of((part,))}]
+    return write_blocks(part)
 
 
 def _join_blocks(blocks: list[Any], old_message: Json) -> Any:

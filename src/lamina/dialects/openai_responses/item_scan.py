@@ -227,6 +227,7 @@ class ItemScan:
                 return REASONING_TWICE
             case "reasoning" if not can_be_read:
                 return REASONING_UNREADABLE
+            # A probe of 2026-09-10 saw this refused for stored reasoning only. The API's words say it of all.
             case "reasoning" if not is_followed:
                 return REASONING_ALONE
         return ""

@@ -87,7 +87,15 @@ _CALL_ID_FIELDS = {
 }
 """The field that pairs a call with its output, where it is not `call_id`."""
 
-_ID_PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
+_ID_PREFIXES = {
+    "message": "msg",
+    "function_call": "fc",
+    "function_call_output": "fc",
+    "web_search_call": "ws",
+    "reasoning": "rs",
+}
+"""How the ids of items begin: "Expected an ID that begins with 'fc'", says the API of any other (2026)."""
+
 _ID_PREFIXES_OF_OTHERS = ("msg_", "rs_", "cmp_")
 """How the ids of messages, reasoning and compactions begin: items that are not calls."""
 

@@ -47,6 +47,7 @@ BREAKPOINTS = BreakpointShape(
     "input_text",
     # an item of a type without parts, such as a call, may have no breakpoint at all
     lambda item: PARTS_FIELDS.get(read_type(item), ""),
+    # A breakpoint on a block that takes none is refused, and `output_text` is one of those (openai 3.49).
     assistants_carry=False,
     lifetimes=("30m", "12h"),
     retentions=("in_memory", "24h"),

@@ -114,9 +114,9 @@ class PromptOpening(NamedTuple):
 BEGINNING = PromptOpening()
 
 
-def join_turns(turns: Sequence[TextTurn], *, cue: bool = True) -> str:
-    """The prompt. With `cue` it asks the model to go on, unless the last turn is an assistant's."""
-    return _join_lines(turns, write_lines(turns), cue=cue).removeprefix("\n")
+def join_turns(turns: Sequence[TextTurn]) -> str:
+    """The prompt. It asks the model to go on, unless the last turn is an assistant's."""
+    return _join_lines(turns, write_lines(turns)).removeprefix("\n")
 
 
 def write_lines(turns: Sequence[TextTurn], opening: PromptOpening = BEGINNING) -> Iterator[str]:
@@ -170,14 +170,14 @@ def make_label_name(name: str) -> str:
     return _NOT_IN_NAMES.sub("_", name)[:128] or "unnamed"
 
 
-def _join_lines(turns: Sequence[TextTurn], lines: Iterable[str], *, cue: bool = True) -> str:
+def _join_lines(turns: Sequence[TextTurn], lines: Iterable[str]) -> str:
     """The end of a prompt, of lines that are written already.
 
-    With `cue`, it ends with the label of the assistant, unless the assistant spoke last.
+    It ends with the label of the assistant, unless the assistant spoke last.
     """
     prompt = "".join(lines)
     last_voices = [turn.voice for turn in turns[-1:]]
-    if cue and last_voices != ["assistant"]:
+    if last_voices != ["assistant"]:
         prompt += CUE
     return prompt
 

@@ -41,15 +41,15 @@ def render(envelope: Envelope, _memo: RenderMemo | None = None) -> dict[str, Any
     return {**envelope.head.parameters, "prompt": render_prompt(envelope)}
 
 
-def render_prompt(envelope: Envelope, *, cue: bool = True) -> str:
-    """The whole conversation as one text. Without `cue` it does not ask for a reply: a transcript.
+def render_prompt(envelope: Envelope) -> str:
+    """The whole conversation as one text.
 
     A prompt that was not read as a conversation is one entry, and leaves as it came.
     """
     match envelope.sent:
         case (entry,) if read_origin_in(entry.segment, NAME).notes.get("whole") is True:
             return _write_text(entry)
-    return join_turns(_write_turns(envelope), cue=cue)
+    return join_turns(_write_turns(envelope))
 
 
 def carries(segment: Segment) -> str:
