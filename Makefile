@@ -63,9 +63,8 @@ seeds: $(STAMP)  ## what is too thorough for every change, and every property wi
 coverage: $(STAMP)  ## run the tests and print which lines they do not reach
 	@$(PYTHON_IN_VENV) -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered $(ARGS)
 
-house: $(STAMP)  ## how dense the code is, how clearly it is named and how much of it a call enters (no figure of lines is a limit)
+house: $(STAMP)  ## how dense the code is and how clearly it is named, beside projects that we admire (no figure of lines is a limit)
 	@$(PYTHON_IN_VENV) -m tools.house
-	@$(PYTHON_IN_VENV) -m tools.entered
 
 interpreters: $(STAMP)  ## a small environment for each Python found; `make test` compares their bytes, too
 	@$(PYTHON_IN_VENV) -m tools.interpreters
@@ -90,6 +89,7 @@ layered: $(STAMP)
 housed: $(STAMP)
 	@$(PYTHON_IN_VENV) -m tools.house --check
 	@$(PYTHON_IN_VENV) -m tools.size
+	@$(PYTHON_IN_VENV) -m tools.entered
 
 # `make test` runs the blocks of every page, follows its links, and compares the help of commands and docs/api.md.
 documented: $(STAMP)
