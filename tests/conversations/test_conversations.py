@@ -272,7 +272,7 @@ def test_reports_of_an_earlier_call_do_not_stand_for_a_later_one() -> None:
     first = call(among, history(2, "tea"))
     first.finish(usage=Usage(input=11))
     second = call(among, history(3, "tea"))
-    second.finish(usage=Usage(input=22))
+    second.finish(usage=Usage(input=22), is_whole=False)
     first.record_usage(Usage(input=99))
     assert among.by_key["a"].usage == Usage(input=22)
     second.record_usage(Usage(input=33))
@@ -378,8 +378,8 @@ def test_usage_that_comes_late_is_that_of_its_own_call_and_not_of_a_later_one() 
     def answered(*, early: int, late: int) -> tuple[PendingCall, PendingCall]:
         among.by_key.clear()
         first, second = call(among, history(1, "tea")), call(among, history(2, "tea"))
-        first.finish(usage=Usage(input=early))
-        second.finish(usage=Usage(input=late))
+        first.finish(usage=Usage(input=early), is_whole=False)
+        second.finish(usage=Usage(input=late), is_whole=False)
         return first, second
 
     answered(early=0, late=0)

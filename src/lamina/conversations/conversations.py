@@ -274,7 +274,7 @@ class Conversations:
             conversation = self.by_key.get(key)
             if conversation is None or conversation.fitted is not fitted:
                 return None
-            updated = conversation.with_state(usage=usage, requests=conversation.state.requests + 1)
+            updated = conversation.with_state(usage=usage)
             updated = msgspec.structs.replace(updated, last_request=last_request)
             self.by_key[key] = updated
             return updated
@@ -334,7 +334,8 @@ class Conversations:
     def _take_stored(self, stored: list[Conversation], *, key: str | None = None) -> None:
         """Remember stored conversations that are new here, or that another process has continued.
 
-        A stored conversation with fewer requests than ours is older, and is left alone.
+        A stored conversation with fewer requests than ours is older, and is left alone. One that knows what
+        the last of as many took is newer: a stream reports that at its end.
         """
         with self._lock:
             keys = {conversation.uid: known_key for known_key, conversation in self.by_key.items()}
@@ -343,7 +344,7 @@ class Conversations:
                 if own_key is None:
                     own_key = next(self.numbers)
                 own = self.by_key.get(own_key)
-                if own is None or own.state.requests < conversation.state.requests:
+                if own is None or _age(own.state) < _age(conversation.state):
                     self.by_key[own_key] = conversation
 
     def _find_similar(self, turns: tuple[Any, ...], dialect: Dialect) -> Conversation | None:
@@ -403,6 +404,10 @@ class AnswerCalls:
         if pointer() is not answer:  # the id of a dead object was given to a new one
             return None
         return call
+
+
+def _age(state: ConversationState) -> tuple[int, bool]:
+    return state.requests, bool(state.usage)
 
 
 def _group_of(name: str) -> str:

@@ -49,6 +49,9 @@ from lamina.fitting.request import RequestMemo, fit_request
 from lamina.fitting.server_reports import record_unbound
 from lamina.telemetry import active
 
+LEFT = "left before its end"
+"""What the record says of a stream whose reader has stopped."""
+
 EXCHANGES = 256
 """How many recalls of one conversation are put back into later requests. The oldest are forgotten first."""
 
@@ -102,6 +105,7 @@ class PendingCall:
         self._reported: Fitted | None = None
         self._began = monotonic()
         self._is_uncached = False
+        self._has_ended = False
         self._cache_report = NO_REPORT
 
     @property
@@ -126,6 +130,11 @@ class PendingCall:
     def shows_nothing(self) -> bool:
         """Whether the model recalled to the end, and said nothing that the client could see."""
         return self._recalls.shows_nothing
+
+    @property
+    def keeps_figures(self) -> bool:
+        """Whether the record has what answers took."""
+        return self._recorder.keeps_figures
 
     @property
     def keeps_bodies(self) -> bool:
@@ -164,7 +173,7 @@ class PendingCall:
         budget = self._current_budget()
         reported = limit_to_report(budget, overflow, counted)
         try:
-            self._fitted = self._fit(reported)
+            self._fitted = self._try_fit(reported)
         except BudgetExceeded as error:
             smallest = limit_to_floor(budget, error.floor, counted)
             if smallest is None:
@@ -237,6 +246,7 @@ class PendingCall:
         self._cache_report = find_cache_report(answer, self._fitted.request)
         self._report(usage)
         if is_whole:
+            self._has_ended = True
             self._record_answer(usage, answer)
         answered = self._conversation.with_state(
             ledger=self._fitted.ledger,
@@ -261,6 +271,7 @@ class PendingCall:
 
     def fail(self, error: BaseException) -> None:
         """End the trace of a call that has no answer, and note it in the record of a known conversation."""
+        self._has_ended = True
         self._trace.end(error=type(error).__name__)
         self._recorder.failed(type(error).__name__)
 
@@ -280,14 +291,17 @@ class PendingCall:
             return
         self._conversations.remember_id(shown_id, KeptAnswer(last_id, results))
 
-    def record_usage(self, usage: Usage, *, answer: Any = None) -> None:
-        """Record what the API counted, if it reported that only at the end of a stream.
+    def record_usage(self, usage: Usage, *, answer: Any = None, error: str = "") -> None:
+        """Record what the API counted, at the end of a stream; `error` says why it has not come to its end.
 
         If a later call has continued the conversation meanwhile, its usage is the one that counts.
         """
-        self._end_trace(usage, is_last=True)
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._end_trace(usage, is_last=True, error=error)
         self._cache_report = find_cache_report(answer, self._fitted.request)
-        self._record_answer(usage, answer)
+        self._record_answer(usage, answer, error=error)
         if not self._conversations.is_last_answered(self._key, self._fitted):
             return
         self._report_usage(usage)  # a listener may make a call of its own, which continues the conversation
@@ -301,7 +315,15 @@ class PendingCall:
             self._last_remembered = updated
             self._conversations.save(self._key)
 
-    def _record_answer(self, usage: Usage, answer: Any, *, recalled: bool = False) -> None:
+    def leave(self, usage: Usage, *, answer: Any = None) -> None:
+        """The reader of a stream stops. This waits for nobody: it is stored with the next request."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._end_trace(usage, is_last=True, error=LEFT)
+        self._record_answer(usage, answer, error=LEFT)
+
+    def _record_answer(self, usage: Usage, answer: Any, *, recalled: bool = False, error: str = "") -> None:
         """Note an answer in the record. `answer` is the SDK's own object, or the events of a stream."""
         body = None
         content_type = ""
@@ -309,6 +331,7 @@ class PendingCall:
             content_type, body = encode_answer(answer)
         answered = Answered(
             status=200,
+            error=error,
             content_type=content_type,
             usage=None if usage == NOTHING_REPORTED else usage,
             recalled=recalled,
@@ -416,27 +439,25 @@ class PendingCall:
         return usage
 
     def _fit(self, budget: Budget) -> Fitted:
-        """Fit the request with what is remembered of its conversation, and record that in the trace.
-
-        A request that is over the budget is not failed yet: `shrink` tries again.
-        """
-        conversation: Conversation = self._conversation
+        """Fit the request with what is remembered of its conversation. If that fails, so has the call."""
         try:
-            with self._trace.fitting(), self._borrow_memo() as memo:
-                fitted = fit_request(
-                    self._request,
-                    dialect=self._dialect,
-                    ledger=conversation.state.ledger,
-                    usage=conversation.usage,
-                    policy=self._current_policy(budget),
-                    drop_block=self._model not in self._conversations.without_switch,
-                    memo=memo,
-                )
-        except BudgetExceeded:
-            raise  # `shrink` tries again
+            return self._try_fit(budget)
         except BaseException as error:
             self.fail(error)
             raise
+
+    def _try_fit(self, budget: Budget) -> Fitted:
+        conversation: Conversation = self._conversation
+        with self._trace.fitting(), self._borrow_memo() as memo:
+            fitted = fit_request(
+                self._request,
+                dialect=self._dialect,
+                ledger=conversation.state.ledger,
+                usage=conversation.usage,
+                policy=self._current_policy(budget),
+                drop_block=self._model not in self._conversations.without_switch,
+                memo=memo,
+            )
         cut = fitted.envelope.cut
         if cut is not None and not cut.lowered:
             cut = None
@@ -475,7 +496,7 @@ class PendingCall:
             policy, budget=budget, recall=self._recall_mode, breakpoints=breakpoints
         )
 
-    def _end_trace(self, usage: Usage, *, is_last: bool) -> None:
+    def _end_trace(self, usage: Usage, *, is_last: bool, error: str = "") -> None:
         """Record what the API counted, and end the trace. A stream reports that at its end."""
         if not self._trace.is_on:
             return
@@ -483,7 +504,7 @@ class PendingCall:
             return
         self._trace.describe(conversation=self._name)
         self._record_usage(usage)
-        self._trace.end()
+        self._trace.end(error=error)
 
     def _record_usage(self, usage: Usage) -> None:
         """Record what the API counted for one request. A call that recalls something takes several."""

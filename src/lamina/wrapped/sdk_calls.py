@@ -24,13 +24,13 @@ from typing import Any, Self
 from lamina.clients.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
-from lamina.conversations.recall_filter import RecallFilter, read_usage
+from lamina.conversations.recall_filter import RecallFilter, add_event_usage, read_usage
 from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_thinking
 from lamina.dialects.bedrock_converse import to_sdk_arguments
 from lamina.dialects.json_values import change_items, mapping_or_empty, read_field, to_same_dict
 from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Absorbed, Dialect
-from lamina.dialects.usage import Usage
+from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BudgetExceeded
 from lamina.fitting.recalls import TURN_FIELDS
 from lamina.fitting.server_reports import with_headers
@@ -160,6 +160,7 @@ class SdkCall:
         self._pending: PendingCall | None = None
         self._open_streams: list[Any] = []
         self._kept_events: list[Any] = []
+        self._stream_usage = NOTHING_REPORTED
 
     @property
     def pending(self) -> PendingCall:
@@ -181,7 +182,8 @@ class SdkCall:
             # Gemini and Ollama send the request only when the first chunk is read.
             return self.pending.remember_answer(self._start(self._pass_events(answer, self._send_once)))
         has_own_tools = bool(self.pending.fitted.own_tools)
-        is_read = has_own_tools or self.pending.keeps_bodies or _holds_stream(answer)
+        # Otherwise the stream is the SDK's own object, and nobody is told what it took.
+        is_read = has_own_tools or self.pending.keeps_figures or _holds_stream(answer)
         if self._streams and is_read:
             return (yield from self._show_stream(answer))
         if has_own_tools:
@@ -203,8 +205,9 @@ class SdkCall:
 
     def exit(self, manager: Any, stream: Any, error: tuple[object, ...]) -> Steps:
         snapshot = _read_snapshot(stream)
-        usage = read_usage(snapshot)
-        yield partial(self._wait, partial(self.pending.record_usage, usage, answer=snapshot))
+        error_type = getattr(error[0], "__name__", "")
+        record = partial(self.pending.record_usage, read_usage(snapshot), answer=snapshot, error=error_type)
+        yield partial(self._wait, record)
         leave = manager.__aexit__ if self._is_async else manager.__exit__
         left = yield partial(leave, *error)
         yield from self._close_streams()
@@ -334,15 +337,16 @@ class SdkCall:
         recall_filter = RecallFilter(self.pending.dialect, own_names)
         while True:
             while event is not END:
-                self._keep_event(event)
+                self._read_event(event)
                 for shown_event in recall_filter.take(event):
                     yield StreamValue(shown_event)
-                event = yield self._next(stream)
+                event = yield from self._read_next(stream)
             absorbed = recall_filter.absorb()
             is_recall = yield from self._take_answer(recall_filter, absorbed, self._kept_events)
             if not is_recall:
                 break
             self._kept_events = []
+            self._stream_usage = NOTHING_REPORTED
             for shown_event in recall_filter.next_round():
                 yield StreamValue(shown_event)
             stream, event = yield from self._send_fitting(open_stream)
@@ -354,15 +358,24 @@ class SdkCall:
             yield StreamValue(shown_event)
 
     def _pass_all(self, stream: Any, event: Any) -> Steps:
-        """Show every event: there is nothing to answer. The last one has the usage."""
-        last_event = None
+        """Show every event: there is nothing to answer."""
         while event is not END:
-            self._keep_event(event)
+            self._read_event(event)
             yield StreamValue(event)
-            last_event = event
-            event = yield self._next(stream)
-        record = partial(self.pending.record_usage, read_usage(last_event), answer=self._kept_events)
-        yield partial(self._wait, record)
+            event = yield from self._read_next(stream)
+        yield self._record_stream()
+
+    def _read_next(self, stream: Any) -> Steps:
+        """The next event of a stream that has begun. If there is an error instead, the record says so."""
+        try:
+            return (yield self._next(stream))
+        except Exception as error:
+            yield self._record_stream(type(error).__name__)
+            raise
+
+    def _record_stream(self, error: str = "") -> Callable[[], Any]:
+        record = partial(self.pending.record_usage, self._stream_usage, answer=self._kept_events, error=error)
+        return partial(self._wait, record)
 
     def _take_answer(self, recall_filter: RecallFilter, absorbed: Absorbed, answer: Any) -> Steps:
         """Take an answer of the model. Returns whether the request has to be sent once more."""
@@ -370,13 +383,19 @@ class SdkCall:
         take = partial(self.pending.take_answer, absorbed, shows_call=shows_call, answer=answer)
         return (yield partial(self._wait, take))
 
-    def _keep_event(self, event: Any) -> None:
-        """Keep an event for the record, if it keeps answers."""
+    def _read_event(self, event: Any) -> None:
+        """Read what an event reports, and keep it if the record keeps answers."""
+        self._stream_usage = add_event_usage(self._stream_usage, event)
         if self.pending.keeps_bodies:
             self._kept_events.append(event)
 
     def _close_streams(self) -> Steps:
-        """Close the streams that followed a recall. The client knows only the first, and closes that."""
+        """Close the streams that followed a recall. The client knows only the first, and closes that.
+
+        Its reader may have stopped early. A stream that nobody holds any more is closed by the garbage
+        collector, in any thread: so this must wait for no store.
+        """
+        self.pending.leave(self._stream_usage, answer=self._kept_events)
         while self._open_streams:
             stream = self._open_streams.pop()
             close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
