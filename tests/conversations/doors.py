@@ -244,7 +244,7 @@ def describe_kept(address: str) -> list[Json]:
     kept = read_kept(address)
     numbers = {each.name: number for number, each in enumerate(kept)}
     described: list[Json] = []
-    for name, state, record in kept:
+    for _, state, record in kept:
         calls: list[Json] = []
         for call in record.calls:
             sent = record.sent_body(call)
@@ -279,10 +279,10 @@ def describe_kept(address: str) -> list[Json]:
                 "title": state.title,
                 "model": state.model,
                 "inherited": state.inherited_cuts,
+                "lowered": sorted(segment.decode() for segment in record.segments),
                 "calls": calls,
             }
         )
-        del name
     return described
 
 

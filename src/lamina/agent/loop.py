@@ -45,7 +45,7 @@ from lamina.agent.workspace_actions import workspace_actions
 from lamina.clients.events import Client, Reason, Reply, StopEvent, TextEvent
 from lamina.clients.failures import CallFailed, RequestRefused
 from lamina.context.tools import workspace_tools
-from lamina.conversations.overflows import limit_to_floor, limit_to_report
+from lamina.conversations.remedies import limit_to_floor, limit_to_report
 from lamina.core.kinds import kind_of
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Budget, Segment, ToolCall

@@ -295,6 +295,17 @@ class Conversations:
         for uid in left:
             self.store.forget_lost_text(uid, conversation.digests)
 
+    def save_failed(self, key: str | int, conversation: Conversation) -> None:
+        """Store the record of a call that has no answer, if there is a store.
+
+        A conversation that begins with it is remembered for that: if the client tries again, it goes on.
+        """
+        if self.store is None:
+            return
+        if key not in self.by_key:
+            self.remember(key, conversation, before=None)
+        self.save(key, left=conversation.left)
+
     def _find_named(self, request: Mapping[str, Any], dialect: Dialect) -> FoundConversation:
         """The conversation with the name of this view.
 

@@ -3,13 +3,11 @@
 The sender makes a `PendingCall` of a request, sends `call.request`, and reports the outcome:
 
 - `finish` when it was answered;
-- `shrink` when it was refused as too long, which makes a smaller request to send instead;
-- `forgo_switch` when it was refused for the switch that drops unbound thinking, which makes one without;
-- `drop_thinking` when it was refused for unbound thinking, which makes one with the switch;
+- `note_error` and `mend` when it was refused, which may make another request to send instead;
 - `take_answer` to see whether the model only asked for something that was left out, which makes the next
   request.
 
-A call that failed in another way leaves no trace. Nothing is sent here. Calls of several threads never wait
+A call that failed leaves nothing but its record. Nothing is sent here. Calls of several threads never wait
 for each other: no lock is held while a request is fitted, or while the store commits.
 """
 
@@ -25,7 +23,6 @@ import msgspec
 from lamina.conversations.conversation_store import Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
 from lamina.conversations.lost_caches import NOT_CACHED
-from lamina.conversations.overflows import limit_budget, limit_to_floor, limit_to_report
 from lamina.conversations.recall_loop import (
     RecallExchange,
     RecallLoop,
@@ -36,6 +33,14 @@ from lamina.conversations.recall_loop import (
 from lamina.conversations.recognise import names_conversation
 from lamina.conversations.record import Answered
 from lamina.conversations.recorder import CallRecorder, encode_lowered
+from lamina.conversations.remedies import (
+    SWITCH_REFUSED,
+    THINKING_REFUSED,
+    MendableRefusal,
+    limit_budget,
+    limit_to_floor,
+    limit_to_report,
+)
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.json_values import find_model
 from lamina.dialects.overflow import Overflow
@@ -163,12 +168,33 @@ class PendingCall:
             came=came,
         )
 
-    def shrink(self, overflow: Overflow) -> bool:
-        """Make the request smaller: as small as the API asked for, or else as small as it can be.
+    def note_error(self, status: int | None, error: Exception) -> None:
+        """The API answered with an error, or not at all: then there is no `status`."""
+        content_type = ""
+        body = None
+        said = getattr(error, "body", None)  # what OpenAI's and Anthropic's SDKs have read
+        if self.keeps_bodies and said is not None:
+            content_type, body = encode_answer(said)
+        why = "" if status else type(error).__name__
+        self._recorder.answered(Answered(status=status or 0, error=why, content_type=content_type), body=body)
 
-        Returns False if the request cannot be made smaller at all.
+    def mend(self, refusal: MendableRefusal) -> bool:
+        """Make another request after a refusal. Returns False if there is none.
+
+        Raises BudgetExceeded if nothing fits without the switch that the API refused.
         """
-        self._note_failed("refused as too long")
+        if refusal.why == SWITCH_REFUSED:
+            is_mended = self._forgo_switch()
+        elif refusal.why == THINKING_REFUSED:
+            is_mended = self._drop_thinking()
+        else:
+            is_mended = self._shrink(refusal.overflow)
+        if is_mended:
+            self._why = refusal.why
+        return is_mended
+
+    def _shrink(self, overflow: Overflow) -> bool:
+        """Make the request smaller: as small as the API asked for, or else as small as it can be."""
         counted = self._fitted.envelope.tokens
         budget = self._current_budget()
         reported = limit_to_report(budget, overflow, counted)
@@ -183,33 +209,29 @@ class PendingCall:
             self._windows = {**self._conversation.state.windows, self._model: reported.window}
         return True
 
-    def forgo_switch(self) -> None:
-        """Fit the request again for an API that refused the switch which drops unbound thinking.
-
-        Raises BudgetExceeded if the thinking in an open tool loop leaves nothing that may be lowered.
-        """
-        self._note_failed("refused for what it asks of the server")
+    def _forgo_switch(self) -> bool:
+        """Fit the request again for an API that refused the switch which drops unbound thinking."""
+        if not self.headers:
+            return False
         self._conversations.without_switch.add(self._model)
         self._fitted = self._fit(self._current_budget())
+        return True
 
-    def drop_thinking(self) -> bool:
+    def _drop_thinking(self) -> bool:
         """Fit the request again, asking the API to drop the thinking that it refused.
 
-        Returns False if it cannot be asked, or the caller has said that it must not be.
+        Returns False if it was asked, cannot be asked, or the caller has said that it must not be.
         """
+        if self.headers:
+            return False
         conversation: Conversation = self._conversation
         self._conversation = conversation.with_state(ledger=record_unbound(conversation.state.ledger))
         fitted = self._fit(self._current_budget())
         if not fitted.headers:
             self._conversation = conversation
             return False
-        self._note_failed("refused for its thinking")
         self._fitted = fitted
         return True
-
-    def _note_failed(self, why: str) -> None:
-        self._why = why
-        self._recorder.failed(why)
 
     def take_answer(self, absorbed: Absorbed, *, shows_call: bool = False, answer: Any = None) -> bool:
         """Take an answer of the model. Returns True if `request` has to be sent once more.
@@ -270,10 +292,12 @@ class PendingCall:
         self._end_trace(usage, is_last=not self._streams)
 
     def fail(self, error: BaseException) -> None:
-        """End the trace of a call that has no answer, and note it in the record of a known conversation."""
+        """End the trace of a call that has no answer, and store what its record has."""
         self._has_ended = True
         self._trace.end(error=type(error).__name__)
         self._recorder.failed(type(error).__name__)
+        if self._recorder.has_sent:
+            self._conversations.save_failed(self._key, self._conversation)
 
     def remember_id(self, shown_id: str, last_id: str) -> None:
         """Remember which answer the client means by the id that it saw; "" if the API keeps no answers.

@@ -47,9 +47,8 @@ class ExchangeRecord:
         sent_id: str,
         *,
         window: ChosenWindow | None,
-        why: str = "",
     ) -> None:
-        """A request leaves now. `why`: it is sent once more, after a refusal or a recall."""
+        """A request leaves now."""
         self.window = window
         conversation = outgoing.conversation
         if conversation is None or not self._recorder.keeps_figures:
@@ -76,7 +75,7 @@ class ExchangeRecord:
             cut=next(reversed(outgoing.new_cuts), None),
             upstream=incoming.upstream.name,
             left_out=outgoing.left_out,
-            why=why,
+            why=outgoing.why,
             body=body,
             came=came,
         )

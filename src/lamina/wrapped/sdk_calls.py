@@ -25,13 +25,11 @@ from lamina.clients.steps import Steps, StreamValue, iterate, iterate_async, run
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recall_filter import RecallFilter, add_event_usage, read_usage
-from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_thinking
+from lamina.conversations.remedies import read_refusal
 from lamina.dialects.bedrock_converse import to_sdk_arguments
 from lamina.dialects.json_values import change_items, mapping_or_empty, read_field, to_same_dict
-from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
-from lamina.errors import BudgetExceeded
 from lamina.fitting.recalls import TURN_FIELDS
 from lamina.fitting.server_reports import with_headers
 
@@ -260,31 +258,25 @@ class SdkCall:
         return self.pending.remember_answer(answer)
 
     def _send_fitting(self, send: Callable[[], Steps]) -> Steps:
-        """Send the request, and once more if the API refuses it for a reason that `MENDS` has a remedy for.
+        """Send the request, and again if the API refuses it for a reason that has a remedy.
 
         If the API refuses it for the same reason again, its error is the caller's.
         """
-        mends = list(MENDS)
+        tried: set[str] = set()
         while True:
             try:
                 return (yield from send())
             except Exception as error:
-                if not self._mend(mends, error):
-                    self.pending.fail(error)
+                status, message = _read_error(error)
+                self.pending.note_error(status, error)
+                refusal = read_refusal(status, message)
+                is_mended = False
+                if refusal is not None and refusal.why not in tried:
+                    tried.add(refusal.why)
+                    is_mended = yield partial(self._wait, partial(self.pending.mend, refusal))
+                if not is_mended:
+                    yield partial(self._wait, partial(self.pending.fail, error))
                     raise
-
-    def _mend(self, mends: list[Mend], error: Exception) -> bool:
-        """Mend the request after an error, in a way that was not tried before. Returns whether one helped."""
-        for mend in mends:
-            try:
-                is_mended = mend(self.pending, error)
-            except BudgetExceeded as floor:
-                self.pending.fail(floor)
-                raise
-            if is_mended:
-                mends.remove(mend)
-                return True
-        return False
 
     def _send_once(self) -> Steps:
         pending = self.pending
@@ -486,32 +478,6 @@ def _read_snapshot(stream: Any) -> Any:
     return None
 
 
-# What to do about a request that an API refused: each of these mends it, or says that it cannot.
-
-
-def _shrink_after(pending: PendingCall, error: Exception) -> bool:
-    """Make the request smaller if the error says that it was too long. Returns whether it is smaller now."""
-    reported = read_overflow(*_read_error(error))
-    if reported is None:
-        return False
-    return pending.shrink(reported)
-
-
-def _forgo_switch_after(pending: PendingCall, error: Exception) -> bool:
-    """Do without the switch for bound thinking if the error says that the API does not know it."""
-    if not pending.headers or not refuses_binding_switch(*_read_error(error)):
-        return False
-    pending.forgo_switch()
-    return True
-
-
-def _drop_thinking_after(pending: PendingCall, error: Exception) -> bool:
-    """Ask the API to drop unbound thinking if the error says that there is some."""
-    if pending.headers or not refuses_thinking(*_read_error(error)):
-        return False
-    return pending.drop_thinking()
-
-
 def _read_error(error: Exception) -> tuple[int | None, str]:
     """The status and the text of an error. SDKs have the status under one of two names, boto3 inside."""
     code = getattr(error, "code", "")
@@ -521,12 +487,6 @@ def _read_error(error: Exception) -> tuple[int | None, str]:
     if not isinstance(status, int):
         status = None
     return status, f"{error} {code} {error_type}"
-
-
-Mend = Callable[[PendingCall, Exception], bool]
-"""Mends the request of a call after an error. Returns whether the request is another one now."""
-
-MENDS: tuple[Mend, ...] = (_shrink_after, _forgo_switch_after, _drop_thinking_after)
 
 
 class ShownStream:
