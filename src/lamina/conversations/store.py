@@ -121,6 +121,11 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         """Whether the ledger has anything that changes a request."""
         return changes_requests(self.ledger)
 
+    @property
+    def may_hold_text(self) -> bool:
+        """Whether words of the client's are stored for it, or for one that was left for it."""
+        return self.was_cut or bool(self.exchanges or self.left)
+
     def after(self, digests: RequestDigests) -> ConversationState:
         """The state after a request with these digests."""
         return msgspec.structs.replace(

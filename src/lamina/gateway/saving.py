@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+from lamina.conversations.shelf import forget_lost_text
 from lamina.conversations.store import ConversationState
 from lamina.errors import Conflict
 from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
@@ -90,13 +91,13 @@ class ConversationSaver:
         Of a conversation that its client has left, only what the living one still has is saved. It stays as
         it is in memory: if the client goes on with it after all, nothing is lost.
         """
-        left = conversation.left
+        living = conversation.living
         try:
-            if left is None:
+            if living is None:
                 await self.save(conversation, conversation.state)
             else:
-                await self.save(conversation, left.state)
-                await self._store.forget_left(*conversation.key, left.living)
+                await self.save(conversation, forget_lost_text(conversation.state, living))
+                await self._store.forget_left(*conversation.key, living)
         except Conflict:
             return await self._save_over(conversation)
         except StoreGone:
@@ -212,8 +213,8 @@ class ConversationSaver:
             await self._index.reload(conversation)
             if not conversation.source:  # it was deleted
                 self._index.forget(conversation)
-            elif conversation.left is not None:
-                await self._store.forget_left(*conversation.key, conversation.left.living)
+            elif conversation.living is not None:
+                await self._store.forget_left(*conversation.key, conversation.living)
             elif conversation.state is state:
                 await self.save(conversation, state)
         except StoreGone:
