@@ -247,7 +247,7 @@ def test_branches_that_were_left_are_named_with_those_left_before_them_and_of_ma
         )
         return name_left(living, [(name, state, longer) for name, state in states.items()])
 
-    cut = ConversationState(ledger=Ledger(repairs={"a": "answered by lamina"}))
+    cut = ConversationState(ledger=Ledger(cuts=(Cut(number=1, reason="over the trigger"),)))
     with_earlier = ConversationState(left=("a",))
     assert name_those({"b": with_earlier, "c": cut, "d": ConversationState()}) == ("a", "b", "c")
     many = {f"b{number}": ConversationState(left=(f"a{number}",)) for number in range(MOST_LEFT)}

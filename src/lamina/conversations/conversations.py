@@ -132,10 +132,23 @@ class Conversations:
 
     def continue_last(self, request: dict[str, Any]) -> dict[str, Any]:
         """The request so that it continues the last answer, if the client names an earlier one."""
-        answer = self.kept_answers.get(str(request.get(PREVIOUS_ANSWER, "")))
-        if answer is None:
+        shown_id = request.get(PREVIOUS_ANSWER)
+        if not isinstance(shown_id, str) or not shown_id:
             return request
-        return continue_answer(request, answer.last_id, answer.results)
+        answer = self.kept_answers.get(shown_id)
+        if answer is not None:
+            return continue_answer(request, answer.last_id, answer.results)
+        exchange = None
+        if self.store is not None:
+            exchange = self.store.load_continued(shown_id)
+        if exchange is None:
+            return request
+        return continue_answer(request, exchange.last_id, exchange.results)
+
+    def save_answer(self, shown_id: str, uid: str) -> None:
+        """Store to which conversation an answer belongs, before its conversation is stored."""
+        if self.store is not None:
+            self.store.save_answer(shown_id, uid)
 
     def note_pause(self, last_request: LastRequest | None) -> None:
         """Note how long the caller paused after the last request of a conversation."""

@@ -57,9 +57,6 @@ from lamina.telemetry import active
 LEFT = "left before its end"
 """What the record says of a stream whose reader has stopped."""
 
-EXCHANGES = 256
-"""How many recalls of one conversation are put back into later requests. The oldest are forgotten first."""
-
 
 class PendingCall:
     """One request: as it is sent first, and as it is sent again after an overflow or a recall.
@@ -112,6 +109,7 @@ class PendingCall:
         self._is_uncached = False
         self._has_ended = False
         self._cache_report = NO_REPORT
+        self._answer_ids = ("", "")
 
     @property
     def request(self) -> dict[str, Any]:
@@ -270,15 +268,19 @@ class PendingCall:
         if is_whole:
             self._has_ended = True
             self._record_answer(usage, answer)
+        exchange = self._make_exchange()
+        if exchange is not None and exchange.changes_next:
+            self._conversations.save_answer(exchange.shown_id, self._conversation.uid)
         answered = self._conversation.with_state(
             ledger=self._fitted.ledger,
             windows=self._windows,
             usage=self._complete_usage(usage),
-            exchanges=self._list_exchanges(),
             requests=self._conversation.state.requests + 1,
             tokens=self._fitted.envelope.tokens,
             model=self._model,
         )
+        if exchange is not None:
+            answered = msgspec.structs.replace(answered, state=answered.state.with_exchange(exchange))
         conversation = msgspec.structs.replace(
             answered, fitted=self._fitted, last_request=self._describe_request(usage), left=()
         )
@@ -305,8 +307,9 @@ class PendingCall:
         After a recall the client saw the id of the first answer, and the server must continue the last
         one. The results of recalls that the client never saw are remembered too.
         """
-        if not shown_id:
+        if not shown_id or self._client_request.get("store") is False:  # then no request can continue it
             return
+        self._answer_ids = (shown_id, last_id)
         results: tuple[Any, ...] = ()
         exchange = self._make_exchange()
         if exchange is not None:
@@ -387,19 +390,15 @@ class PendingCall:
         self._conversations.answers.remember(answer, self)
         return answer
 
-    def _list_exchanges(self) -> tuple[RecallExchange, ...]:
-        """The recalls of the conversation, with those of this call."""
-        exchanges = self._conversation.state.exchanges
-        exchange = self._make_exchange()
-        if exchange is None:
-            return exchanges
-        return (*exchanges, exchange)[-EXCHANGES:]
-
     def _make_exchange(self) -> RecallExchange | None:
         """What was recalled in this call; None if nothing was, or if the request said nothing."""
         if self._place is None:
             return None
-        return self._recalls.exchange(self._place)
+        exchange = self._recalls.exchange(self._place)
+        if exchange is None:
+            return None
+        shown_id, last_id = self._answer_ids
+        return msgspec.structs.replace(exchange, shown_id=shown_id, last_id=last_id)
 
     def _report(self, usage: Usage) -> None:
         """Report what was done to the request, once it was answered."""

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.conversations.pending_call import EXCHANGES
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, RecallExchange, append_turns, continue_answer
 from lamina.conversations.recorder import encode_lowered
 from lamina.conversations.remedies import (
@@ -265,7 +264,8 @@ class SentCalls:
         for _ in range(TRIES):
             state = _add_exchange(conversation.state, sent, usage, exchange)
             try:
-                await remember_answer(self._fitter.store, conversation.workspace, conversation.name, exchange)
+                if exchange.changes_next:
+                    await self._fitter.store.save_answer(*conversation.key, exchange.shown_id)
                 await self._saver.save(conversation, state, records)
             except Conflict:
                 await self._index.reload(conversation)
@@ -329,23 +329,11 @@ def _add_exchange(
     state: ConversationState, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange
 ) -> ConversationState:
     """The state with one more recall. If a later request was sent meanwhile, its ledger stays."""
-    exchanges = (*state.exchanges, exchange)[-EXCHANGES:]
-    state = msgspec.structs.replace(state, exchanges=exchanges)
+    state = state.with_exchange(exchange)
     if state.requests != sent.number or sent.fitted is None:
         return state
     tokens = sent.fitted.envelope.tokens
     return msgspec.structs.replace(state, ledger=sent.fitted.ledger, usage=usage, tokens=tokens)
-
-
-async def remember_answer(
-    store: GatewayStore, workspace: str, conversation: str, exchange: RecallExchange
-) -> None:
-    """Store to which conversation an answer belongs, if a request that continues it must be changed."""
-    if not exchange.shown_id:
-        return
-    if exchange.shown_id == exchange.last_id and not exchange.results:
-        return
-    await store.save_answer(workspace, exchange.shown_id, conversation)
 
 
 async def continue_last(store: GatewayStore, workspace: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -354,15 +342,9 @@ async def continue_last(store: GatewayStore, workspace: str, request: dict[str, 
     if not isinstance(shown_id, str) or not shown_id:
         return request
     try:
-        name = await store.load_answer(workspace, shown_id)
-        if not name:
-            return request
-        stored = await store.load(workspace, name)
+        exchange = await store.load_continued(workspace, shown_id)
     except StoreGone:
         return request
-    if stored is None:
+    if exchange is None:
         return request
-    for exchange in stored.state.exchanges:
-        if exchange.shown_id == shown_id:
-            return continue_answer(request, exchange.last_id, exchange.results)
-    return request
+    return continue_answer(request, exchange.last_id, exchange.results)

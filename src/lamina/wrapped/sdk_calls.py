@@ -342,8 +342,8 @@ class SdkCall:
             for shown_event in recall_filter.next_round():
                 yield StreamValue(shown_event)
             stream, event = yield from self._send_fitting(open_stream)
-        yield from self._finish(absorbed.usage, answer=self._kept_events)
         self.pending.remember_id(*recall_filter.find_ids())
+        yield from self._finish(absorbed.usage, answer=self._kept_events)
         for shown_event in recall_filter.list_closing(
             shows_nothing=self.pending.shows_nothing, stream=stream
         ):
