@@ -119,6 +119,7 @@ class Session:
     recall = _run_directly(Async.recall)
     limit = _run_directly(Async.limit)
     forgo_switch = _run_directly(Async.forgo_switch)
+    drop_thinking = _run_directly(Async.drop_thinking)
     set_history = _run_directly(Async.set_history)
 
     def fork(self, at: int | str | None = None, name: str = "", *, task: str = "") -> Session:

@@ -21,8 +21,8 @@ from lamina.conversations.shelf import forget_lost_text
 from lamina.conversations.store import WORKSPACE, conversation_place, conversation_workspace
 from lamina.core.tokens import STRICT
 from lamina.core.values import Ref, Wish
+from lamina.dialects import Usage
 from lamina.dialects.openai_chat import DIALECT
-from lamina.dialects.usage import Usage
 from lamina.fitting import Policy
 from lamina.stores import MemoryStore
 from tests.core.test_reminders import chat

@@ -170,9 +170,9 @@ class PendingCall:
         """The API answered with an error, or not at all: then there is no `status`."""
         content_type = ""
         body = None
-        said = getattr(error, "body", None)  # what OpenAI's and Anthropic's SDKs have read
-        if self.keeps_bodies and said is not None:
-            content_type, body = encode_answer(said)
+        error_body = getattr(error, "body", None)  # what OpenAI's and Anthropic's SDKs have read
+        if self.keeps_bodies and error_body is not None:
+            content_type, body = encode_answer(error_body)
         why = "" if status else type(error).__name__
         self._recorder.answered(Answered(status=status or 0, error=why, content_type=content_type), body=body)
 
