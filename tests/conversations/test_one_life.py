@@ -3,39 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lamina import Budget
 from lamina.core.tokens import STRICT
 from tests.conversations.doors import DOORS, Client, Json, Model, Refusal, describe_kept, play
 from tests.gateway.growing import messages_request
-from tests.wrapped.scripted_api import Said
+from tests.wrapped.scripted_api import Call, Said
 
 EXACT = msgspec.structs.replace(STRICT, exact=True)
 """A counter that has nothing to learn: a client calibrates with every report, a gateway at a cut."""
+
+POLICY: dict[str, Any] = {
+    "budget": Budget(window=6_000, reserve=500),
+    "counter": EXACT,
+    "keep": "all",
+    "recall": "tool",
+    "breakpoints": "keep",
+}
 
 Story = Callable[[Client], Any]
 
 
 def tell_both(folder: Path, story: Story, make_model: Callable[[], Model], **policy: Any) -> list[Json]:
     """What is stored after a story, which must be the same at both doors, as what was sent must be."""
-    fields: dict[str, Any] = {
-        "budget": Budget(window=6_000, reserve=500),
-        "counter": EXACT,
-        "keep": "all",
-        "recall": "tool",
-        "breakpoints": "keep",
-    }
     outcomes: list[tuple[list[Any], list[Json]]] = []
     for door, through in DOORS.items():
         address = str(folder / f"{door}.db")
-        with through(address, make_model(), **fields | policy) as client:
+        with through(address, make_model(), **POLICY | policy) as client:
             story(client)
         outcomes.append((client.api.sent, describe_kept(address)))
     (wrap_sent, wrap_kept), (gateway_sent, gateway_kept) = outcomes
@@ -167,3 +172,89 @@ def test_an_answer_that_its_client_leaves_is_recorded_as_far_as_it_came(tmp_path
             grow(client, stream=True, read=2)
         [kept] = describe_kept(address)
         assert [call["answered"] is None for call in kept["calls"]] == [False] * 10, door
+
+
+class Event(NamedTuple):
+    """What a client does: it says something, or changes its history at a step and then says something."""
+
+    kind: str
+    step: int
+    stream: bool
+
+
+KINDS = ("say", "edit", "rewind", "delete", "refuse", "restart")
+EVENTS = st.lists(st.builds(Event, st.sampled_from(KINDS), st.integers(0, 30), st.booleans()), max_size=6)
+
+
+class Teller:
+    """A client that tells one story, through any number of processes."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.steps = messages_request(10)["messages"][1:]
+        self.words = count()
+        self.events = [*events, Event("say", 0, stream=False)]
+        self.refuses = False
+
+    def answer(self, request: Json) -> Said | Refusal:
+        """The model: it recalls once for each question, if it can."""
+        if self.refuses:
+            self.refuses = False
+            return Refusal(400, "prompt is too long")
+        last = request["messages"][-1]
+        handles = re.findall(r'recall=\\?"([a-z0-9-]+)', json.dumps(request["messages"]))
+        can_recall = "recall" in [tool.get("name") for tool in request["tools"]]
+        if handles and can_recall and "recalled-" not in json.dumps(last):
+            return [Call("recall", {"key": handles[-1]}, f"recalled-{len(request['messages'])}")]
+        return ["Fine."]
+
+    def tell(self, client: Client) -> bool:
+        """Do what follows, until the process ends. Returns whether there is more to tell."""
+        while self.events:
+            event = self.events.pop(0)
+            if event.kind == "restart":
+                return True
+            self._change(event)
+            play(client.send, messages_request(0, stream=event.stream) | {"messages": self._say()})
+        return False
+
+    def _change(self, event: Event) -> None:
+        at = 2 * (event.step % (len(self.steps) // 2))
+        match event.kind:
+            case "edit":
+                self.steps[at]["content"][0]["text"] = f"Edited {next(self.words)}."
+            case "rewind":
+                del self.steps[at + 2 :]
+            case "delete" if len(self.steps) > 2:
+                del self.steps[at : at + 2]
+            case "refuse":
+                self.refuses = True
+
+    def _say(self) -> list[Json]:
+        number = next(self.words)
+        call_id = f"more_{number}"
+        call = {"type": "tool_use", "id": call_id, "name": "read", "input": {"path": f"{number}.py"}}
+        result = {"type": "tool_result", "tool_use_id": call_id, "content": f"def more_{number}()\n" * 90}
+        text = {"type": "text", "text": f"More {number}."}
+        self.steps.append({"role": "assistant", "content": [text, call]})
+        self.steps.append({"role": "user", "content": [result]})
+        return [{"role": "user", "content": "Do it."}, *self.steps]
+
+
+@settings(max_examples=5)
+@given(events=EVENTS, keep=st.sampled_from(["all", "lowered"]))
+def test_whatever_a_client_does_both_doors_do_the_same(events: list[Event], keep: str) -> None:
+    outcomes: list[tuple[list[Any], list[Json]]] = []
+    for door, through in DOORS.items():
+        with TemporaryDirectory() as folder:
+            address = str(Path(folder) / f"{door}.db")
+            teller = Teller(events)
+            sent: list[Any] = []
+            has_more = True
+            while has_more:
+                with through(address, teller.answer, **POLICY | {"keep": keep}) as client:
+                    has_more = teller.tell(client)
+                sent += client.api.sent
+            outcomes.append((sent, describe_kept(address)))
+    (wrap_sent, wrap_kept), (gateway_sent, gateway_kept) = outcomes
+    assert wrap_sent == gateway_sent
+    assert wrap_kept == gateway_kept

@@ -24,6 +24,7 @@ from lamina.conversations.recall_loop import place_after
 from lamina.conversations.recognise import names_conversation
 from lamina.conversations.recorder import encode_lowered
 from lamina.conversations.request_digests import count_shared_links
+from lamina.conversations.shelf import TRIES
 from lamina.conversations.store import ConversationState, changes_requests
 from lamina.core.values import Ledger
 from lamina.dialects.sending import find_violations
@@ -43,9 +44,6 @@ from lamina.gateway.store_access import StoreGone
 
 HEAVY = 64 << 10
 """Bytes of new messages above which parsing them would keep other requests waiting. They go to a thread."""
-
-TRIES = 8
-"""How often a request is fitted again because another process changed its conversation meanwhile."""
 
 PAUSE = 0.1
 """Seconds between two attempts to reach the store."""

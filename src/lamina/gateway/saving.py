@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from lamina.conversations.shelf import forget_lost_text
+from lamina.conversations.shelf import TRIES, forget_lost_text
 from lamina.conversations.store import ConversationState
 from lamina.errors import Conflict
 from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
@@ -28,9 +28,6 @@ client comes, as a model takes longer to answer, and every process waits as long
 
 RECORD_PAUSE = 0.02
 """Seconds before a request or an answer is added to the record. A gateway that is killed loses no more."""
-
-RECORD_TRIES = 8
-"""How often a record is written again because another process was first."""
 
 SAVED_TOGETHER = 16
 """Conversations that are saved at a time.
@@ -151,7 +148,7 @@ class ConversationSaver:
         record = conversation.record
         async with self._index.lock(conversation.workspace, conversation.family):
             try:
-                for _ in range(RECORD_TRIES):
+                for _ in range(TRIES):
                     if not len(record):
                         return True
                     try:

@@ -31,6 +31,7 @@ from lamina.conversations.remedies import (
     limit_to_report,
     read_refusal,
 )
+from lamina.conversations.shelf import TRIES
 from lamina.conversations.store import ConversationState
 from lamina.core.values import Ledger
 from lamina.dialects.translate import choose_binding
@@ -44,9 +45,6 @@ from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.refusals import Refusal, explain_unfit
 from lamina.gateway.sizes import UNCOUNTED, CountedRequest
 from lamina.gateway.store_access import GatewayStore, StoreGone
-
-TRIES = 8
-"""How often an exchange is stored again because another process changed its conversation meanwhile."""
 
 MOST_BYTES = 6
 """Bytes of a request for each token that its upstream reports. A report with more is not believed."""
