@@ -138,6 +138,7 @@ class Session:
     recall = _run_directly(Async.recall)
     limit = _run_in_turn(Async.limit)
     forgo_switch = _run_in_turn(Async.forgo_switch)
+    drop_thinking = _run_in_turn(Async.drop_thinking)
     set_history = _run_in_turn(Async.set_history)
 
     def fork(self, at: int | str | None = None, name: str = "", *, task: str = "") -> Session:

@@ -9,9 +9,10 @@ import pytest
 
 from lamina.agent import Agent, TurnLimits
 from lamina.clients import anthropic_messages
-from lamina.core.values import Budget
+from lamina.core.values import Budget, Role
 from lamina.dialects.anthropic.server import BINDING_BETA
 from lamina.errors import BudgetExceeded
+from lamina.fitting.server_reports import UNBOUND
 from lamina.stores import MemoryStore
 from tests.agent.working import opened, reading
 from tests.fitting.test_bound_loop import make_script, names_of
@@ -74,3 +75,24 @@ async def test_where_the_switch_is_refused_the_cut_is_taken_back_and_the_error_n
         await run_agent(model, window=2_500)
     assert model.refused == ["thinking.adaptive.block_binding: Extra inputs are not permitted"]
     assert not any(BINDING_BETA in betas for betas in model.betas)
+
+
+@awaited
+async def test_thinking_of_another_past_is_dropped_by_the_server() -> None:
+    """A session that goes on with the messages of another one, whose system text was another."""
+    with bound_model(rename_calls(make_script(3))) as model:
+        client = anthropic.AsyncAnthropic(base_url=model.url, api_key="none", max_retries=0)
+        agent = Agent(client=anthropic_messages(client), actions=(reading("short"),))
+        store = MemoryStore()
+        async with client:
+            async with opened(agent, store, "first", model="claude-opus-5-5", persona="Be brief.") as first:
+                await agent.run(first, "Read them all.")
+            talk = [segment for segment in first.log if segment.role is not Role.SYSTEM]
+            async with opened(agent, store, "next", model="claude-opus-5-5", persona="Be long.") as session:
+                await session.add(*talk)
+                await agent.run(session, "And now?")
+            async with opened(agent, store, "next", model="claude-opus-5-5", persona="Be long.") as session:
+                await agent.run(session, "And then?")
+    assert len(model.refused) == 1, "the session asks for it from then on, after a restart, too"
+    assert "bound to a different conversation" in model.refused[0]
+    assert [cut.reason for cut in session.ledger.cuts] == [UNBOUND]

@@ -17,6 +17,7 @@ from lamina import Budget
 from lamina.conversations.conversation_store import ConversationStore
 from lamina.conversations.conversations import CONVERSATIONS, Conversations, _branch_memo
 from lamina.conversations.pending_call import PendingCall
+from lamina.conversations.remedies import TOO_LONG, MendableRefusal
 from lamina.conversations.store import (
     WORKSPACE,
     ConversationState,
@@ -124,7 +125,7 @@ def test_the_one_not_used_for_longest_is_forgotten() -> None:
 def test_an_overflow_is_learnt_for_its_model_and_conversation_only() -> None:
     among = conversations(window=20_000)
     refused = call(among.with_name("a"), history(20, "tea"))
-    assert refused.shrink(Overflow(asked=9000, limit=3000))
+    assert refused.mend(MendableRefusal(TOO_LONG, Overflow(asked=9000, limit=3000)))
     assert lowered(refused.request["messages"])
     refused.finish()
     assert lowered(sent(among.with_name("a"), history(21, "tea")))
@@ -138,15 +139,15 @@ def test_an_explicit_reserve_yields_to_a_smaller_window() -> None:
         Policy(budget=Budget(window=20_000, reserve=4000), counter=STRICT, recall="handles")
     )
     refused = call(among, history(20, "tea"))
-    assert refused.shrink(Overflow(asked=9000, limit=3000))
+    assert refused.mend(MendableRefusal(TOO_LONG, Overflow(asked=9000, limit=3000)))
 
 
 def test_when_the_limit_cannot_be_met_the_smallest_request_is_tried() -> None:
     among = conversations(window=20_000)
     refused = call(among, [*history(9, "tea"), {"role": "user", "content": "x" * 2000}])
-    assert refused.shrink(Overflow(asked=9000, limit=300))
+    assert refused.mend(MendableRefusal(TOO_LONG, Overflow(asked=9000, limit=300)))
     assert len(str(refused.request)) < 3000
-    assert not refused.shrink(Overflow(asked=3000, limit=300))
+    assert not refused.mend(MendableRefusal(TOO_LONG, Overflow(asked=3000, limit=300)))
 
 
 def test_of_two_calls_at_once_neither_is_lost() -> None:
@@ -272,7 +273,7 @@ def test_reports_of_an_earlier_call_do_not_stand_for_a_later_one() -> None:
     first = call(among, history(2, "tea"))
     first.finish(usage=Usage(input=11))
     second = call(among, history(3, "tea"))
-    second.finish(usage=Usage(input=22))
+    second.finish(usage=Usage(input=22), is_whole=False)
     first.record_usage(Usage(input=99))
     assert among.by_key["a"].usage == Usage(input=22)
     second.record_usage(Usage(input=33))
@@ -378,8 +379,8 @@ def test_usage_that_comes_late_is_that_of_its_own_call_and_not_of_a_later_one() 
     def answered(*, early: int, late: int) -> tuple[PendingCall, PendingCall]:
         among.by_key.clear()
         first, second = call(among, history(1, "tea")), call(among, history(2, "tea"))
-        first.finish(usage=Usage(input=early))
-        second.finish(usage=Usage(input=late))
+        first.finish(usage=Usage(input=early), is_whole=False)
+        second.finish(usage=Usage(input=late), is_whole=False)
         return first, second
 
     answered(early=0, late=0)

@@ -12,7 +12,7 @@ from lamina.conversations.costs import NO_USAGE, is_refused, price_call, sum_cal
 from lamina.conversations.recall_answers import strip_recalls
 from lamina.conversations.recall_filter import mend_recalls
 from lamina.conversations.recall_loop import RecallLoop, RecallPlace
-from lamina.conversations.recognise import MOST_LEFT, name_all_left
+from lamina.conversations.recognise import MOST_LEFT, name_left
 from lamina.conversations.record import (
     CHANGES_OF_THE_CALLER,
     Answered,
@@ -238,6 +238,17 @@ def test_an_exchange_has_the_answer_only_if_the_client_saw_a_part_of_it(name: st
 
 
 def test_branches_that_were_left_are_named_with_those_left_before_them_and_of_many_the_last() -> None:
-    assert name_all_left({"b": ConversationState(left=("a",)), "c": ConversationState()}) == ("a", "b", "c")
+    def name_those(states: dict[str, ConversationState]) -> tuple[str, ...]:
+        """The names of branches with one answer more than the request of their client has now."""
+        said = [user("Hello."), assistant("Hi."), user("Go on.")]
+        living, longer = (
+            digest_log(tuple(said), NO_DIGESTS),
+            digest_log((*said, assistant("Yes.")), NO_DIGESTS),
+        )
+        return name_left(living, [(name, state, longer) for name, state in states.items()])
+
+    cut = ConversationState(ledger=Ledger(cuts=(Cut(number=1, reason="over the trigger"),)))
+    with_earlier = ConversationState(left=("a",))
+    assert name_those({"b": with_earlier, "c": cut, "d": ConversationState()}) == ("a", "b", "c")
     many = {f"b{number}": ConversationState(left=(f"a{number}",)) for number in range(MOST_LEFT)}
-    assert name_all_left(many) == tuple(many)
+    assert name_those(many) == tuple(many)

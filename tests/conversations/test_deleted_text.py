@@ -1,4 +1,4 @@
-"""What a user deletes from an unnamed conversation stays nowhere in the store of a wrapped client."""
+"""What a user deletes from a conversation stays nowhere in the store of a wrapped client."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import anyio
 import msgspec
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from lamina.conversations.shelf import forget_lost_text
 from lamina.conversations.store import WORKSPACE, conversation_place, conversation_workspace
 from lamina.core.tokens import STRICT
 from lamina.core.values import Ref, Wish
+from lamina.dialects import Usage
 from lamina.dialects.openai_chat import DIALECT
 from lamina.fitting import Policy
 from lamina.stores import MemoryStore
@@ -50,9 +52,15 @@ changes = st.builds(
 
 
 class Talk:
-    """A user with a wrapped client. Each message of the user's holds a word that no other one holds."""
+    """A user with a wrapped client. Each message of the user's holds a word that no other one holds.
 
-    def __init__(self) -> None:
+    The conversation may have a `name`. `is_late`: the end of each answer comes after the next one.
+    """
+
+    def __init__(self, name: str = "", *, is_late: bool = False) -> None:
+        self.name = name
+        self.is_late = is_late
+        self.last_call: PendingCall | None = None
         self.memory = MemoryStore()
         self.turns: list[Messages] = []
         self.words = 0
@@ -65,7 +73,8 @@ class Talk:
         self.store = ConversationStore(self.memory)
         self.conversations = Conversations(
             Policy(budget=Budget(window=6_000, reserve=0), counter=STRICT, recall="handles"), store=self.store
-        )
+        ).with_name(self.name)
+        self.last_call = None
 
     def say(self, count: int) -> None:
         """Ask so many questions and get an answer to each."""
@@ -81,7 +90,10 @@ class Talk:
     def _ask(self, question: dict[str, Any]) -> None:
         messages = [*chain.from_iterable(self.turns), question]
         call = PendingCall(self.conversations, DIALECT, {"model": "m", "messages": messages})
-        call.finish()
+        call.finish(is_whole=not self.is_late)
+        if self.last_call is not None and self.is_late:
+            self.last_call.record_usage(Usage(input=9))
+        self.last_call = call
         ledger = call.fitted.ledger
         self.folded = max(self.folded, len(ledger.folds))
         self.reminded = max(self.reminded, len(ledger.reminders))
@@ -134,13 +146,14 @@ def _find_secrets(text: str) -> set[str]:
 
 
 @settings(max_examples=12)
-@example([Change("delete", 0, restarts=False), Change("rewind", 0, restarts=False)])
-@example([Change("delete", 0, restarts=False), Change("delete", 0, restarts=True)])
-@example([Change("delete", 0, restarts=True), Change("delete", 0, restarts=False)])
-@example([Change("delete", 2, restarts=False, asks=True)])
-@given(st.lists(changes, min_size=1, max_size=3))
-def test_deleted_text_is_in_no_stored_digest(user_changes: list[Change]) -> None:
-    talk = Talk()
+@example(user_changes=[Change("delete", 0, restarts=False), Change("rewind", 0, restarts=False)])
+@example(user_changes=[Change("delete", 0, restarts=False), Change("delete", 0, restarts=True)])
+@example(user_changes=[Change("delete", 0, restarts=True), Change("delete", 0, restarts=False)])
+@example(user_changes=[Change("delete", 2, restarts=False, asks=True)])
+@pytest.mark.parametrize(("name", "is_late"), [("", True), ("support", False)])
+@given(user_changes=st.lists(changes, min_size=1, max_size=3))
+def test_deleted_text_is_in_no_stored_digest(user_changes: list[Change], name: str, *, is_late: bool) -> None:
+    talk = Talk(name, is_late=is_late)
     try:
         talk.say(FILLED)
         assert talk.folded, "nothing was folded, so this shows nothing"

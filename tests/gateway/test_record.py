@@ -152,7 +152,7 @@ async def test_a_refused_request_and_the_shorter_one_are_two(tmp_path: Path) -> 
     assert refused.answer.status == 400
     assert b"prompt is too long" in (record.answer_body(refused) or b"")
     assert shorter.request.follows == refused.request.id
-    assert "400" in shorter.request.why
+    assert shorter.request.why == "refused as too long"
 
 
 async def hang_up(_: SeenRequest, writer: asyncio.StreamWriter) -> None:

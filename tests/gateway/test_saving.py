@@ -19,7 +19,7 @@ from lamina.errors import Conflict
 from lamina.gateway import GatewaySettings, conversation_index
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import DEFAULT_UPSTREAMS
-from lamina.gateway.conversation_index import ConversationIndex, LeftBranch, LiveConversation
+from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.fit import _bound_next
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.saving import SAVED_TOGETHER, ConversationSaver
@@ -230,7 +230,7 @@ async def test_only_a_later_request_of_a_conversation_in_use_is_saved_over_what_
     own = ConversationState(requests=3)
     conversation = LiveConversation("default", "name", "family", own)
     if is_left:
-        conversation.left = LeftBranch(own, NO_DIGESTS)
+        conversation.living = NO_DIGESTS
     assert await saver.save_now(conversation)
     is_later = saved_requests < own.requests
     assert conversation.state is (own if is_later else saved)

@@ -11,19 +11,25 @@ import pytest
 
 import lamina
 from lamina import Policy
+from lamina.conversations import delete_conversation
 from lamina.conversations.record import ConversationRecord
-from lamina.conversations.store import list_conversations, read_record
+from lamina.conversations.store import ANSWERS, list_conversations, read_record
 from lamina.core.tokens import BYTES4
 from lamina.stores import open_store
-from tests.wrapped.scripted_api import ScriptedApi, scripted_api
+from lamina.stores.port import OwnName
+from tests.wrapped.scripted_api import Call, Said, ScriptedApi, scripted_api
 from tests.wrapped.test_wrap_recall import (
     BUDGET,
     FACT,
+    HANDLE,
     Api,
     ask_helper,
+    ask_whole,
     close,
     each_api_and_way,
     fill,
+    flatten,
+    long_answer,
     remembering,
     user,
 )
@@ -86,3 +92,46 @@ def test_without_everything_kept_there_are_no_bodies(keep: str, tmp_path: Path) 
     record = asyncio.run(read_only(store))
     assert len(record.calls) == (1 if keep == "lowered" else 0)
     assert all(record.sent_body(call) is None for call in record.calls)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_client_goes_on_by_id_after_a_restart_until_the_conversation_is_deleted(
+    tmp_path: Path, *, streams: bool
+) -> None:
+    """The store has the ids of answers, as that of a gateway has."""
+    api = Api("responses", is_async=False)
+    store = tmp_path / "chats.db"
+
+    def script(request: dict[str, Any]) -> Said:
+        last = flatten(api.turns(request)[-1])
+        if "harbour?" not in last:
+            return [long_answer(last)]
+        recall = Call("recall", {"key": HANDLE.findall(flatten(request))[0], "find": "opens at"}, "r1")
+        return [recall, Call("read_file", {"path": "a.txt"}, "c1")]
+
+    def wrap_anew() -> Any:
+        return rewrap(api, served.url, store, "lowered")
+
+    async def delete_all() -> list[int]:
+        async with open_store(str(store)) as opened:
+            answers = OwnName(f"{ANSWERS}default")
+            before = len(await opened.list(answers))
+            for kept in [kept async for kept in list_conversations(opened, "default")]:
+                await delete_conversation(opened, "default", kept.name)
+            return [before, len(await opened.list(answers))]
+
+    with scripted_api(script) as served:
+        history: list[Any] = []
+        asyncio.run(fill(api, ask_whole, wrap_anew(), history, 9))
+        request = api.request([*history, user("When opens the harbour?")])
+        if streams:
+            answer = list(wrap_anew().responses.create(**request, stream=True))[-1].response
+        else:
+            answer = wrap_anew().responses.create(**request)
+        [call] = answer.output
+        results = api.results([call.call_id], "text")
+        wrap_anew().responses.create(**api.request(results), previous_response_id=answer.id)
+        recalled, own_result = served.requests[-1]["input"]
+        assert (recalled["call_id"], own_result["call_id"]) == ("r1", "c1")
+        assert FACT in recalled["output"]
+    assert asyncio.run(delete_all()) == [1, 0]

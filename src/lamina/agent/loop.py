@@ -45,13 +45,18 @@ from lamina.agent.workspace_actions import workspace_actions
 from lamina.clients.events import Client, Reason, Reply, StopEvent, TextEvent
 from lamina.clients.failures import CallFailed, RequestRefused
 from lamina.context.tools import workspace_tools
-from lamina.conversations.overflows import limit_to_floor, limit_to_report
+from lamina.conversations.remedies import (
+    SWITCH_REFUSED,
+    THINKING_REFUSED,
+    limit_to_floor,
+    limit_to_report,
+    read_refusal,
+)
 from lamina.core.kinds import kind_of
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Budget, Segment, ToolCall
 from lamina.core.wording import text_of
-from lamina.dialects.anthropic.server import refuses_binding_switch
-from lamina.dialects.overflow import Overflow, read_overflow
+from lamina.dialects.overflow import Overflow
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.models.facts import model
 from lamina.sessions import Recorded, Session
@@ -372,11 +377,15 @@ async def _mend_request(session: Session, error: RequestRefused) -> bool:
 
     Raises BudgetExceeded if the API does not know the switch for bound thinking, and nothing fits without it.
     """
-    if refuses_binding_switch(error.status, error.said):
+    refusal = read_refusal(error.status, error.said)
+    if refusal is None:
+        return False
+    if refusal.why == SWITCH_REFUSED:
         session.forgo_switch()
         return True
-    reported = read_overflow(error.status, error.said)
-    return reported is not None and await _shrink_request(session, reported)
+    if refusal.why == THINKING_REFUSED:
+        return session.drop_thinking()
+    return await _shrink_request(session, refusal.overflow)
 
 
 async def _shrink_request(session: Session, reported: Overflow) -> bool:

@@ -26,9 +26,17 @@ from weakref import WeakValueDictionary, finalize
 import anyio
 import msgspec
 
+from lamina.conversations.recall_loop import RecallExchange
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests
-from lamina.conversations.shelf import TRIES, forget_left, list_members, save_conversation
+from lamina.conversations.shelf import (
+    TRIES,
+    forget_left,
+    list_members,
+    load_continued,
+    save_answer,
+    save_conversation,
+)
 from lamina.conversations.store import (
     WORKSPACE,
     ConversationState,
@@ -93,6 +101,17 @@ class ConversationStore:
             self._call(partial(forget_left, workspace=WORKSPACE, name=name, living=living))
         except (LaminaError, OSError) as error:
             logging.getLogger("lamina").warning("deleted text could not be removed: %s", error)
+
+    def load_continued(self, answer_id: str) -> RecallExchange | None:
+        """What was recalled before the answer that a client saw under this id, if anything was."""
+        return self._call(partial(load_continued, workspace=WORKSPACE, answer_id=answer_id))
+
+    def save_answer(self, answer_id: str, name: str) -> None:
+        """Store to which conversation an answer belongs. A failure is logged."""
+        try:
+            self._call(partial(save_answer, workspace=WORKSPACE, answer_id=answer_id, name=name))
+        except (LaminaError, OSError) as error:
+            logging.getLogger("lamina").warning("the id of an answer could not be stored: %s", error)
 
     def close(self) -> None:
         """Close the store. It is opened again if it is used after that."""

@@ -22,9 +22,10 @@ from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.conversation_store import Conversation, LastRequest, make_uid
 from lamina.conversations.events import Listeners
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
-from lamina.conversations.recognise import choose_state, find_left, name_all_left, read_user, recognise
+from lamina.conversations.recognise import choose_state, name_left, read_user, recognise
 from lamina.conversations.record_writer import RecordWriter
-from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
+from lamina.conversations.shelf import forget_lost_text
 from lamina.conversations.store import WORKSPACE, ConversationState, family_of
 from lamina.core.values import Digest, Ledger
 from lamina.dialects.memos import ParseMemo
@@ -87,7 +88,8 @@ class Conversations:
     "auto", the model has the recall tool. Conversations are remembered in `by_key`: a name that the caller
     gave, or a number. `numbered` has the first two numbers that were used, which is enough to know whether
     there is more than one. `without_switch` are models whose API refused the switch that drops unbound
-    thinking. `pauses` are the last ones between two requests, in seconds.
+    thinking. `pauses` are the last ones between two requests, in seconds. `living` has the request for which
+    the client left a conversation, until it goes on with that one.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Conversations:
         self.store = store
         self.name = ""
         self.by_key: OrderedDict[str | int, Conversation] = OrderedDict()
+        self.living: dict[str, RequestDigests] = {}
         self.numbers = count()
         self.numbered: set[int] = set()
         self.answers = AnswerCalls()
@@ -129,10 +132,23 @@ class Conversations:
 
     def continue_last(self, request: dict[str, Any]) -> dict[str, Any]:
         """The request so that it continues the last answer, if the client names an earlier one."""
-        answer = self.kept_answers.get(str(request.get(PREVIOUS_ANSWER, "")))
-        if answer is None:
+        shown_id = request.get(PREVIOUS_ANSWER)
+        if not isinstance(shown_id, str) or not shown_id:
             return request
-        return continue_answer(request, answer.last_id, answer.results)
+        answer = self.kept_answers.get(shown_id)
+        if answer is not None:
+            return continue_answer(request, answer.last_id, answer.results)
+        exchange = None
+        if self.store is not None:
+            exchange = self.store.load_continued(shown_id)
+        if exchange is None:
+            return request
+        return continue_answer(request, exchange.last_id, exchange.results)
+
+    def save_answer(self, shown_id: str, uid: str) -> None:
+        """Store to which conversation an answer belongs, before its conversation is stored."""
+        if self.store is not None:
+            self.store.save_answer(shown_id, uid)
 
     def note_pause(self, last_request: LastRequest | None) -> None:
         """Note how long the caller paused after the last request of a conversation."""
@@ -203,6 +219,7 @@ class Conversations:
                 dialect=dialect,
             )
         if nearest is not None and recognised.nearest is not None and recognised.relation == "continues":
+            self.living.pop(nearest.uid, None)
             continued = msgspec.structs.replace(nearest, state=state, digests=digests, turns=turns, left=())
             if nearest is not similar:
                 # It was parsed beside messages of another conversation, and those of this one may differ.
@@ -210,8 +227,7 @@ class Conversations:
             return FoundConversation(recognised.nearest, continued, memo.parse, nearest)
 
         others = list(users_own.values())
-        directly_left = find_left(digests, [(each, each.digests) for each in others])
-        left = name_all_left({each.uid: each.state for each in directly_left})
+        left = name_left(digests, [(each.uid, each.state, each.digests) for each in others])
         if nearest is None:
             last_request = _find_likeliest(digests, others)
         else:
@@ -258,7 +274,8 @@ class Conversations:
             self.by_key[key] = conversation
             self.by_key.move_to_end(key)
             while len(self.by_key) > CONVERSATIONS:
-                self.by_key.popitem(last=False)
+                _, forgotten = self.by_key.popitem(last=False)
+                self.living.pop(forgotten.uid, None)
             return key, conversation
 
     def is_last_answered(self, key: str | int, fitted: Fitted) -> bool:
@@ -274,7 +291,7 @@ class Conversations:
             conversation = self.by_key.get(key)
             if conversation is None or conversation.fitted is not fitted:
                 return None
-            updated = conversation.with_state(usage=usage, requests=conversation.state.requests + 1)
+            updated = conversation.with_state(usage=usage)
             updated = msgspec.structs.replace(updated, last_request=last_request)
             self.by_key[key] = updated
             return updated
@@ -285,15 +302,42 @@ class Conversations:
         It is found again by its beginning, and by its name if it has one. Branches that the client has `left`
         for it lose what it has lost.
         """
-        conversation = self.by_key.get(key)
+        conversation = self._find_storable(key)
         if self.store is None or conversation is None:
             return
         names: list[str] = []
         if isinstance(key, str):
             names = [_named_family(key)]
-        self.store.save(conversation, names=names, find_latest=partial(self.by_key.get, key))
+        self.store.save(conversation, names=names, find_latest=partial(self._find_storable, key))
+        living = self.living.get(conversation.uid)
+        if living is not None:
+            self.store.forget_lost_text(conversation.uid, living)
         for uid in left:
+            if uid != conversation.uid:
+                self.living[uid] = conversation.digests
             self.store.forget_lost_text(uid, conversation.digests)
+
+    def _find_storable(self, key: str | int) -> Conversation | None:
+        """A conversation as it may be stored: one that the client has left has what the living one still has.
+
+        Its last answer may end only after that, and would bring back what the client has deleted.
+        """
+        conversation = self.by_key.get(key)
+        if conversation is None or conversation.uid not in self.living:
+            return conversation
+        state = forget_lost_text(conversation.state, self.living[conversation.uid])
+        return msgspec.structs.replace(conversation, state=state)
+
+    def save_failed(self, key: str | int, conversation: Conversation) -> None:
+        """Store the record of a call that has no answer, if there is a store.
+
+        A conversation that begins with it is remembered for that: if the client tries again, it goes on.
+        """
+        if self.store is None:
+            return
+        if key not in self.by_key:
+            self.remember(key, conversation, before=None)
+        self.save(key, left=conversation.left)
 
     def _find_named(self, request: Mapping[str, Any], dialect: Dialect) -> FoundConversation:
         """The conversation with the name of this view.
@@ -321,7 +365,11 @@ class Conversations:
         log = dialect.wire.parse(request, memo=parse_memo).log
         digests = digest_log(log, conversation.digests)
         group = _group_of(self.name)
-        conversation = msgspec.structs.replace(conversation, digests=digests)
+        left: tuple[str, ...] = ()
+        chain = conversation.digests.chain
+        if count_shared_links(chain, digests.chain) < len(chain):  # it loses texts itself: no branch is left
+            left = (conversation.uid,)
+        conversation = msgspec.structs.replace(conversation, digests=digests, left=left)
         conversation = conversation.with_state(
             dialect=dialect.name,
             exchanges=select_exchanges(conversation.state.exchanges, digests),
@@ -334,7 +382,8 @@ class Conversations:
     def _take_stored(self, stored: list[Conversation], *, key: str | None = None) -> None:
         """Remember stored conversations that are new here, or that another process has continued.
 
-        A stored conversation with fewer requests than ours is older, and is left alone.
+        A stored conversation with fewer requests than ours is older, and is left alone. One that knows what
+        the last of as many took is newer: a stream reports that at its end.
         """
         with self._lock:
             keys = {conversation.uid: known_key for known_key, conversation in self.by_key.items()}
@@ -343,7 +392,7 @@ class Conversations:
                 if own_key is None:
                     own_key = next(self.numbers)
                 own = self.by_key.get(own_key)
-                if own is None or own.state.requests < conversation.state.requests:
+                if own is None or _age(own.state) < _age(conversation.state):
                     self.by_key[own_key] = conversation
 
     def _find_similar(self, turns: tuple[Any, ...], dialect: Dialect) -> Conversation | None:
@@ -403,6 +452,10 @@ class AnswerCalls:
         if pointer() is not answer:  # the id of a dead object was given to a new one
             return None
         return call
+
+
+def _age(state: ConversationState) -> tuple[int, bool]:
+    return state.requests, bool(state.usage)
 
 
 def _group_of(name: str) -> str:

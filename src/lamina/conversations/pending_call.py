@@ -3,13 +3,11 @@
 The sender makes a `PendingCall` of a request, sends `call.request`, and reports the outcome:
 
 - `finish` when it was answered;
-- `shrink` when it was refused as too long, which makes a smaller request to send instead;
-- `forgo_switch` when it was refused for the switch that drops unbound thinking, which makes one without;
-- `drop_thinking` when it was refused for unbound thinking, which makes one with the switch;
+- `note_error` and `mend` when it was refused, which may make another request to send instead;
 - `take_answer` to see whether the model only asked for something that was left out, which makes the next
   request.
 
-A call that failed in another way leaves no trace. Nothing is sent here. Calls of several threads never wait
+A call that failed leaves nothing but its record. Nothing is sent here. Calls of several threads never wait
 for each other: no lock is held while a request is fitted, or while the store commits.
 """
 
@@ -25,7 +23,6 @@ import msgspec
 from lamina.conversations.conversation_store import Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
 from lamina.conversations.lost_caches import NOT_CACHED
-from lamina.conversations.overflows import limit_budget, limit_to_floor, limit_to_report
 from lamina.conversations.recall_loop import (
     RecallExchange,
     RecallLoop,
@@ -36,6 +33,14 @@ from lamina.conversations.recall_loop import (
 from lamina.conversations.recognise import names_conversation
 from lamina.conversations.record import Answered
 from lamina.conversations.recorder import CallRecorder, encode_lowered
+from lamina.conversations.remedies import (
+    SWITCH_REFUSED,
+    THINKING_REFUSED,
+    MendableRefusal,
+    limit_budget,
+    limit_to_floor,
+    limit_to_report,
+)
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.json_values import find_model
 from lamina.dialects.overflow import Overflow
@@ -49,8 +54,8 @@ from lamina.fitting.request import RequestMemo, fit_request
 from lamina.fitting.server_reports import record_unbound
 from lamina.telemetry import active
 
-EXCHANGES = 256
-"""How many recalls of one conversation are put back into later requests. The oldest are forgotten first."""
+LEFT = "left before its end"
+"""What the record says of a stream whose reader has stopped."""
 
 
 class PendingCall:
@@ -102,7 +107,9 @@ class PendingCall:
         self._reported: Fitted | None = None
         self._began = monotonic()
         self._is_uncached = False
+        self._has_ended = False
         self._cache_report = NO_REPORT
+        self._answer_ids = ("", "")
 
     @property
     def request(self) -> dict[str, Any]:
@@ -126,6 +133,11 @@ class PendingCall:
     def shows_nothing(self) -> bool:
         """Whether the model recalled to the end, and said nothing that the client could see."""
         return self._recalls.shows_nothing
+
+    @property
+    def keeps_figures(self) -> bool:
+        """Whether the record has what answers took."""
+        return self._recorder.keeps_figures
 
     @property
     def keeps_bodies(self) -> bool:
@@ -154,17 +166,38 @@ class PendingCall:
             came=came,
         )
 
-    def shrink(self, overflow: Overflow) -> bool:
-        """Make the request smaller: as small as the API asked for, or else as small as it can be.
+    def note_error(self, status: int | None, error: Exception) -> None:
+        """The API answered with an error, or not at all: then there is no `status`."""
+        content_type = ""
+        body = None
+        error_body = getattr(error, "body", None)  # what OpenAI's and Anthropic's SDKs have read
+        if self.keeps_bodies and error_body is not None:
+            content_type, body = encode_answer(error_body)
+        why = "" if status else type(error).__name__
+        self._recorder.answered(Answered(status=status or 0, error=why, content_type=content_type), body=body)
 
-        Returns False if the request cannot be made smaller at all.
+    def mend(self, refusal: MendableRefusal) -> bool:
+        """Make another request after a refusal. Returns False if there is none.
+
+        Raises BudgetExceeded if nothing fits without the switch that the API refused.
         """
-        self._note_failed("refused as too long")
+        if refusal.why == SWITCH_REFUSED:
+            is_mended = self._forgo_switch()
+        elif refusal.why == THINKING_REFUSED:
+            is_mended = self._drop_thinking()
+        else:
+            is_mended = self._shrink(refusal.overflow)
+        if is_mended:
+            self._why = refusal.why
+        return is_mended
+
+    def _shrink(self, overflow: Overflow) -> bool:
+        """Make the request smaller: as small as the API asked for, or else as small as it can be."""
         counted = self._fitted.envelope.tokens
         budget = self._current_budget()
         reported = limit_to_report(budget, overflow, counted)
         try:
-            self._fitted = self._fit(reported)
+            self._fitted = self._try_fit(reported)
         except BudgetExceeded as error:
             smallest = limit_to_floor(budget, error.floor, counted)
             if smallest is None:
@@ -174,33 +207,29 @@ class PendingCall:
             self._windows = {**self._conversation.state.windows, self._model: reported.window}
         return True
 
-    def forgo_switch(self) -> None:
-        """Fit the request again for an API that refused the switch which drops unbound thinking.
-
-        Raises BudgetExceeded if the thinking in an open tool loop leaves nothing that may be lowered.
-        """
-        self._note_failed("refused for what it asks of the server")
+    def _forgo_switch(self) -> bool:
+        """Fit the request again for an API that refused the switch which drops unbound thinking."""
+        if not self.headers:
+            return False
         self._conversations.without_switch.add(self._model)
         self._fitted = self._fit(self._current_budget())
+        return True
 
-    def drop_thinking(self) -> bool:
+    def _drop_thinking(self) -> bool:
         """Fit the request again, asking the API to drop the thinking that it refused.
 
-        Returns False if it cannot be asked, or the caller has said that it must not be.
+        Returns False if it was asked, cannot be asked, or the caller has said that it must not be.
         """
+        if self.headers:
+            return False
         conversation: Conversation = self._conversation
         self._conversation = conversation.with_state(ledger=record_unbound(conversation.state.ledger))
         fitted = self._fit(self._current_budget())
         if not fitted.headers:
             self._conversation = conversation
             return False
-        self._note_failed("refused for its thinking")
         self._fitted = fitted
         return True
-
-    def _note_failed(self, why: str) -> None:
-        self._why = why
-        self._recorder.failed(why)
 
     def take_answer(self, absorbed: Absorbed, *, shows_call: bool = False, answer: Any = None) -> bool:
         """Take an answer of the model. Returns True if `request` has to be sent once more.
@@ -237,16 +266,21 @@ class PendingCall:
         self._cache_report = find_cache_report(answer, self._fitted.request)
         self._report(usage)
         if is_whole:
+            self._has_ended = True
             self._record_answer(usage, answer)
+        exchange = self._make_exchange()
+        if exchange is not None and exchange.changes_next:
+            self._conversations.save_answer(exchange.shown_id, self._conversation.uid)
         answered = self._conversation.with_state(
             ledger=self._fitted.ledger,
             windows=self._windows,
             usage=self._complete_usage(usage),
-            exchanges=self._list_exchanges(),
             requests=self._conversation.state.requests + 1,
             tokens=self._fitted.envelope.tokens,
             model=self._model,
         )
+        if exchange is not None:
+            answered = msgspec.structs.replace(answered, state=answered.state.with_exchange(exchange))
         conversation = msgspec.structs.replace(
             answered, fitted=self._fitted, last_request=self._describe_request(usage), left=()
         )
@@ -260,9 +294,12 @@ class PendingCall:
         self._end_trace(usage, is_last=not self._streams)
 
     def fail(self, error: BaseException) -> None:
-        """End the trace of a call that has no answer, and note it in the record of a known conversation."""
+        """End the trace of a call that has no answer, and store what its record has."""
+        self._has_ended = True
         self._trace.end(error=type(error).__name__)
         self._recorder.failed(type(error).__name__)
+        if self._recorder.has_sent:
+            self._conversations.save_failed(self._key, self._conversation)
 
     def remember_id(self, shown_id: str, last_id: str) -> None:
         """Remember which answer the client means by the id that it saw; "" if the API keeps no answers.
@@ -270,8 +307,9 @@ class PendingCall:
         After a recall the client saw the id of the first answer, and the server must continue the last
         one. The results of recalls that the client never saw are remembered too.
         """
-        if not shown_id:
+        if not shown_id or self._client_request.get("store") is False:  # then no request can continue it
             return
+        self._answer_ids = (shown_id, last_id)
         results: tuple[Any, ...] = ()
         exchange = self._make_exchange()
         if exchange is not None:
@@ -280,14 +318,17 @@ class PendingCall:
             return
         self._conversations.remember_id(shown_id, KeptAnswer(last_id, results))
 
-    def record_usage(self, usage: Usage, *, answer: Any = None) -> None:
-        """Record what the API counted, if it reported that only at the end of a stream.
+    def record_usage(self, usage: Usage, *, answer: Any = None, error: str = "") -> None:
+        """Record what the API counted, at the end of a stream; `error` says why it has not come to its end.
 
         If a later call has continued the conversation meanwhile, its usage is the one that counts.
         """
-        self._end_trace(usage, is_last=True)
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._end_trace(usage, is_last=True, error=error)
         self._cache_report = find_cache_report(answer, self._fitted.request)
-        self._record_answer(usage, answer)
+        self._record_answer(usage, answer, error=error)
         if not self._conversations.is_last_answered(self._key, self._fitted):
             return
         self._report_usage(usage)  # a listener may make a call of its own, which continues the conversation
@@ -301,7 +342,15 @@ class PendingCall:
             self._last_remembered = updated
             self._conversations.save(self._key)
 
-    def _record_answer(self, usage: Usage, answer: Any, *, recalled: bool = False) -> None:
+    def leave(self, usage: Usage, *, answer: Any = None) -> None:
+        """The reader of a stream stops. This waits for nobody: it is stored with the next request."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._end_trace(usage, is_last=True, error=LEFT)
+        self._record_answer(usage, answer, error=LEFT)
+
+    def _record_answer(self, usage: Usage, answer: Any, *, recalled: bool = False, error: str = "") -> None:
         """Note an answer in the record. `answer` is the SDK's own object, or the events of a stream."""
         body = None
         content_type = ""
@@ -309,6 +358,7 @@ class PendingCall:
             content_type, body = encode_answer(answer)
         answered = Answered(
             status=200,
+            error=error,
             content_type=content_type,
             usage=None if usage == NOTHING_REPORTED else usage,
             recalled=recalled,
@@ -340,19 +390,15 @@ class PendingCall:
         self._conversations.answers.remember(answer, self)
         return answer
 
-    def _list_exchanges(self) -> tuple[RecallExchange, ...]:
-        """The recalls of the conversation, with those of this call."""
-        exchanges = self._conversation.state.exchanges
-        exchange = self._make_exchange()
-        if exchange is None:
-            return exchanges
-        return (*exchanges, exchange)[-EXCHANGES:]
-
     def _make_exchange(self) -> RecallExchange | None:
         """What was recalled in this call; None if nothing was, or if the request said nothing."""
         if self._place is None:
             return None
-        return self._recalls.exchange(self._place)
+        exchange = self._recalls.exchange(self._place)
+        if exchange is None:
+            return None
+        shown_id, last_id = self._answer_ids
+        return msgspec.structs.replace(exchange, shown_id=shown_id, last_id=last_id)
 
     def _report(self, usage: Usage) -> None:
         """Report what was done to the request, once it was answered."""
@@ -416,27 +462,25 @@ class PendingCall:
         return usage
 
     def _fit(self, budget: Budget) -> Fitted:
-        """Fit the request with what is remembered of its conversation, and record that in the trace.
-
-        A request that is over the budget is not failed yet: `shrink` tries again.
-        """
-        conversation: Conversation = self._conversation
+        """Fit the request with what is remembered of its conversation. If that fails, so has the call."""
         try:
-            with self._trace.fitting(), self._borrow_memo() as memo:
-                fitted = fit_request(
-                    self._request,
-                    dialect=self._dialect,
-                    ledger=conversation.state.ledger,
-                    usage=conversation.usage,
-                    policy=self._current_policy(budget),
-                    drop_block=self._model not in self._conversations.without_switch,
-                    memo=memo,
-                )
-        except BudgetExceeded:
-            raise  # `shrink` tries again
+            return self._try_fit(budget)
         except BaseException as error:
             self.fail(error)
             raise
+
+    def _try_fit(self, budget: Budget) -> Fitted:
+        conversation: Conversation = self._conversation
+        with self._trace.fitting(), self._borrow_memo() as memo:
+            fitted = fit_request(
+                self._request,
+                dialect=self._dialect,
+                ledger=conversation.state.ledger,
+                usage=conversation.usage,
+                policy=self._current_policy(budget),
+                drop_block=self._model not in self._conversations.without_switch,
+                memo=memo,
+            )
         cut = fitted.envelope.cut
         if cut is not None and not cut.lowered:
             cut = None
@@ -475,7 +519,7 @@ class PendingCall:
             policy, budget=budget, recall=self._recall_mode, breakpoints=breakpoints
         )
 
-    def _end_trace(self, usage: Usage, *, is_last: bool) -> None:
+    def _end_trace(self, usage: Usage, *, is_last: bool, error: str = "") -> None:
         """Record what the API counted, and end the trace. A stream reports that at its end."""
         if not self._trace.is_on:
             return
@@ -483,7 +527,7 @@ class PendingCall:
             return
         self._trace.describe(conversation=self._name)
         self._record_usage(usage)
-        self._trace.end()
+        self._trace.end(error=error)
 
     def _record_usage(self, usage: Usage) -> None:
         """Record what the API counted for one request. A call that recalls something takes several."""

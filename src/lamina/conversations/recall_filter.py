@@ -236,6 +236,35 @@ def read_usage(answer: Any) -> Usage:
     return msgspec.structs.replace(find_usage(answer), cleared=read_cleared(answer))
 
 
+def add_event_usage(usage: Usage, event: Any) -> Usage:
+    """The usage that a stream has reported, with that of one more event.
+
+    The last event need not have it: Anthropic's reports in `message` when it begins, and before its end.
+    """
+    if not any(read_field(event, name) is not None for name in _REPORTING):
+        return usage
+    for holder in (event, *(read_field(event, name) for name in ("message", "response", "metadata"))):
+        if holder is not None:
+            usage = add_report(usage, read_usage(holder))
+    return usage
+
+
+def add_report(last: Usage, report: Usage) -> Usage:
+    """A later report wins where it says more: the last event of a stream may repeat only the output."""
+    cleared = report.cleared
+    if not cleared.tokens and not cleared.tool_uses:
+        cleared = last.cleared
+    return Usage(
+        input=max(report.input, last.input),
+        cached=max(report.cached, last.cached),
+        written=max(report.written, last.written),
+        written_long=max(report.written_long, last.written_long),
+        output=max(report.output, last.output),
+        cleared=cleared,
+        tier=report.tier or last.tier,
+    )
+
+
 class UsageSum:
     """The usage that a client sees of the answers to one request, in the words of their API.
 

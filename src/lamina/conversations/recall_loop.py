@@ -73,6 +73,11 @@ class RecallExchange(msgspec.Struct, frozen=True, kw_only=True):
     shown_id: str = ""
     last_id: str = ""
 
+    @property
+    def changes_next(self) -> bool:
+        """Whether a request must be changed that continues the answer with the id that the client saw."""
+        return bool(self.shown_id) and (self.shown_id != self.last_id or bool(self.results))
+
 
 class _Answer(msgspec.Struct):
     """An answer of the model: its calls, what of it recalls something, and what the client sees."""

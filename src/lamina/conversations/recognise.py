@@ -144,14 +144,18 @@ def find_left(living: RequestDigests, others: Iterable[tuple[Name, RequestDigest
     return [name for name, other in others if _is_left(living, other, messages)]
 
 
-def name_all_left(left: Mapping[str, ConversationState]) -> tuple[str, ...]:
+def name_left(
+    living: RequestDigests, others: Iterable[tuple[str, ConversationState, RequestDigests]]
+) -> tuple[str, ...]:
     """The names of conversations that are left for a request, and of those that were left for them before.
 
     The request may have nothing in common with the first of two branches that were left one after the other,
-    so it remembers both. Of very many, it remembers the last.
+    so it remembers both. Of very many, it remembers the last. One that stores no words need not be named.
     """
-    earlier = chain.from_iterable(state.left for state in left.values())
-    return tuple(dict.fromkeys((*earlier, *left)))[-MOST_LEFT:]
+    with_texts = [(name, state, digests) for name, state, digests in others if state.may_hold_text]
+    left = find_left(living, [((name, state), digests) for name, state, digests in with_texts])
+    earlier = chain.from_iterable(state.left for _, state in left)
+    return tuple(dict.fromkeys((*earlier, *(name for name, _ in left))))[-MOST_LEFT:]
 
 
 def _is_left(living: RequestDigests, other: RequestDigests, messages: frozenset[Digest]) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.conversations.erased_records import erase_lost_segments
-from lamina.conversations.recall_loop import select_exchanges
+from lamina.conversations.recall_loop import RecallExchange, select_exchanges
 from lamina.conversations.request_digests import RequestDigests
 from lamina.conversations.store import (
     ConversationState,
@@ -20,6 +20,7 @@ from lamina.conversations.store import (
     conversation_place,
     decode_state,
     family_place,
+    find_conversation,
 )
 from lamina.core.recall import list_refs
 from lamina.core.reminders import find_valid_reminders
@@ -114,9 +115,13 @@ async def save_answer(store: Store, workspace: str, answer_id: str, name: str) -
     await store.append(answer_place(workspace, answer_id), [name.encode()])
 
 
-async def load_answer(store: Store, workspace: str, answer_id: str) -> str:
-    """The name of the conversation that an answer belongs to; "" if nothing was remembered."""
+async def load_continued(store: Store, workspace: str, answer_id: str) -> RecallExchange | None:
+    """What was recalled before the answer that a client saw under this id; None if nothing was remembered."""
     page = await store.read(answer_place(workspace, answer_id), last=1)
-    for record in page.records:
-        return record.body.decode()
-    return ""
+    if not page.records:
+        return None
+    conversation = await find_conversation(store, workspace, page.records[0].body.decode())
+    if conversation is None:
+        return None
+    exchanges = conversation.state.exchanges
+    return next((exchange for exchange in exchanges if exchange.shown_id == answer_id), None)

@@ -65,6 +65,9 @@ def answer_place(workspace: str, answer_id: str) -> Where:
     return Where(OwnName(f"{ANSWERS}{recorded_workspace(workspace)}"), answer_id)
 
 
+EXCHANGES = 256
+"""How many recalls of one conversation are put back into later requests. The oldest are forgotten first."""
+
 STATE_VERSION = 1
 
 
@@ -121,6 +124,11 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         """Whether the ledger has anything that changes a request."""
         return changes_requests(self.ledger)
 
+    @property
+    def may_hold_text(self) -> bool:
+        """Whether words of the client's are stored for it, or for one that was left for it."""
+        return self.was_cut or bool(self.exchanges or self.left)
+
     def after(self, digests: RequestDigests) -> ConversationState:
         """The state after a request with these digests."""
         return msgspec.structs.replace(
@@ -129,6 +137,14 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
             chain=b"".join(digests.chain),
             first_answer=digests.first_answer,
         )
+
+    def with_exchange(self, exchange: RecallExchange) -> ConversationState:
+        """The state with one more recall, and the id by which its answer is found."""
+        answers = self.answers
+        if exchange.changes_next:
+            answers = (*answers, exchange.shown_id)
+        exchanges = (*self.exchanges, exchange)[-EXCHANGES:]
+        return msgspec.structs.replace(self, exchanges=exchanges, answers=answers)
 
     def digests(self) -> RequestDigests:
         """The digests of the last request, without its segments."""

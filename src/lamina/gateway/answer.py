@@ -28,7 +28,7 @@ from lamina.gateway import limits
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.client_request import ClientRequest
 from lamina.gateway.packed_bodies import make_answer_unpacker
-from lamina.gateway.recording import ExchangeRecord
+from lamina.gateway.recording import ExchangeRecord, describe_error
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.sent_calls import SentCalls
 from lamina.gateway.shared import Gateway
@@ -126,8 +126,10 @@ class AnswerRelay:
                 elif ready:
                     await self._writer.write(ready)
             await self._writer.finish(last_piece + unpack(await held_pieces.finish()))
-        finally:
-            self._learn(call)
+        except BaseException as error:
+            self._learn(call, error=describe_error(error))
+            raise
+        self._learn(call)
 
     async def _relay_recalls(self, call: _AnsweredCall) -> OutgoingRequest | None:
         """Pass on what the client may see of an answer that may recall something."""
@@ -139,20 +141,23 @@ class AnswerRelay:
                 self._incoming.dialect,
                 outgoing.own_names,
             )
-        following = None
+        headers = _answer_headers(answer, outgoing)
         try:
-            headers = _answer_headers(answer, outgoing)
             following = await self._recalls.relay(outgoing, answer, headers, reader)
-        finally:
-            self._learn(call, recalled=following is not None)
+        except BaseException as error:
+            self._learn(call, error=describe_error(error))
+            raise
+        self._learn(call, recalled=following is not None)
         return following
 
-    def _learn(self, call: _AnsweredCall, *, recalled: bool = False) -> None:
-        """Record what the answer reported. `recalled`: it was for the gateway, and the request goes on."""
+    def _learn(self, call: _AnsweredCall, *, recalled: bool = False, error: str = "") -> None:
+        """Record what the answer reported, also if it has not come to its end: `error` says why.
+
+        `recalled`: it was for the gateway, and the request goes on.
+        """
         outgoing, answer, reader, sent_id = call
         if answer.status >= 300 or self._client_request.route.action == "count":
-            self._record.answered(answer, reader=reader)
-            error = ""
+            self._record.answered(answer, reader=reader, error=error)
             if answer.status >= 400:
                 error = str(answer.status)
             self._trace.end_call(error=error)
@@ -168,9 +173,9 @@ class AnswerRelay:
             report=reader.report,
             window=self._record.window,
         )
-        self._record.answered(answer, reader=reader, account=account, recalled=recalled)
+        self._record.answered(answer, reader=reader, account=account, recalled=recalled, error=error)
         record_answered(self._trace, usage, reader.facts, recalled=recalled)
-        self._trace.end_call()
+        self._trace.end_call(error=error)
         self._count_tokens(usage)
         if recalled:
             gateway.metrics.add("lamina_recalls_total", upstream=self._incoming.upstream.name)

@@ -15,7 +15,7 @@ from lamina.core.values import Cut, Ledger
 from lamina.dialects.json_values import MODEL_FIELDS
 from lamina.dialects.port import Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
-from lamina.fitting.request import Fitted
+from lamina.fitting.request import Fitted, PassedRequest
 from lamina.gateway.conversation_index import ConversationMatch, LiveConversation
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.profiles import add_salt, apply_profile
@@ -35,6 +35,18 @@ class IncomingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     model: str
 
 
+class FitBasis(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What a request is fitted with: the ledger before it, and what was reported for the request before it.
+
+    `passed` is the request before it in a conversation that has no ledger yet. If the upstream refuses what a
+    request was fitted to, it is fitted again from the same basis: no model has seen the refused one.
+    """
+
+    ledger: Ledger | None = None
+    usage: Usage | None = None
+    passed: PassedRequest | None = None
+
+
 class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What to send. Without a conversation, the request passes without a look at it."""
 
@@ -48,11 +60,15 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The request before it was fitted."""
 
     fitted: Fitted | None = None
-    before: Ledger = Ledger()
-    """The ledger that it was fitted with."""
+    basis: FitBasis = FitBasis()
+    why: str = ""
+    """Why it is sent once more: after which refusal, or after a recall."""
+
+    tried: tuple[str, ...] = ()
+    """The refusals of this request for which a remedy was tried."""
 
     new_cuts: tuple[Cut, ...] = ()
-    """The cuts that this ledger did not have, changes of the caller among them."""
+    """The cuts that the ledger before it did not have, changes of the caller among them."""
 
     new_segments: int = 0
     """How many segments the last request of the conversation did not have."""
@@ -160,9 +176,10 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self._outgoing(conversation, number, request, new_cuts=new_cuts)
 
     def fitted(
-        self, conversation: LiveConversation, fitted: Fitted, number: int, *, before: Ledger
+        self, conversation: LiveConversation, fitted: Fitted, number: int, basis: FitBasis
     ) -> OutgoingRequest:
-        """Send what the request was fitted to. `before` is the ledger that it was fitted with."""
+        """Send what the request was fitted to, from this basis."""
+        before = basis.ledger or Ledger()
         return self._outgoing(
             conversation,
             number,
@@ -170,7 +187,7 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             new_cuts=fitted.ledger.cuts[len(before.cuts) :],
             fitted=fitted,
             betas=next(iter(fitted.headers.values()), ""),
-            before=before,
+            basis=basis,
         )
 
     def _outgoing(

@@ -22,10 +22,10 @@ from time import monotonic, time
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from lamina.conversations.recognise import Recognised, choose_state, find_left, name_all_left, recognise
+from lamina.conversations.recognise import Recognised, choose_state, name_left, recognise
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
-from lamina.conversations.shelf import MEMBERS, forget_lost_text
+from lamina.conversations.shelf import MEMBERS
 from lamina.conversations.store import ConversationState, family_of, find_title
 from lamina.core.epochs import SYSTEM_CHANGED, TOOLS_CHANGED
 from lamina.core.values import Cut
@@ -186,7 +186,7 @@ class ConversationIndex:
         left: list[LiveConversation] = []
         if nearest is not None and recognised.relation == "continues":
             conversation = nearest
-            conversation.left = None
+            conversation.living = None
             shared = recognised.shared
         else:
             names = self._name_left(call, members)
@@ -238,18 +238,15 @@ class ConversationIndex:
         group = (call.workspace, call.identity.group, call.dialect.name)
         of_group = self._by_group.get(group, {}).values()
         others = {other.key: other for other in (*islice(reversed(of_group), MEMBERS), *members.values())}
-        with_texts = [other for other in others.values() if other.may_hold_text]
-        left = find_left(call.digests, [(other, other.digests) for other in with_texts])
-        return name_all_left({other.name: other.state for other in left})
+        return name_left(
+            call.digests, [(other.name, other.state, other.digests) for other in others.values()]
+        )
 
     async def _leave(self, call: ParsedCall, names: Iterable[str]) -> list[LiveConversation]:
-        """Note what may stay stored of conversations that a client leaves with this request."""
+        """Note for which request the client leaves these conversations."""
         left = await self._load_named(call.workspace, names)
         for other in left:
-            state = other.state
-            if other.left is not None:
-                state = other.left.state
-            other.left = LeftBranch(forget_lost_text(state, call.digests), call.digests)
+            other.living = call.digests
         return left
 
     def _begin(
@@ -475,16 +472,6 @@ The last number is the identity of the object. The conversation holds it, so no 
 """
 
 
-class LeftBranch(NamedTuple):
-    """What may stay stored of a conversation that its client has left for another one: see `find_left`.
-
-    `living` are the digests of the request that it was left for. A segment that is not among them is lost.
-    """
-
-    state: ConversationState
-    living: RequestDigests
-
-
 class LiveConversation:
     """A conversation that this process has seen, with its last request.
 
@@ -505,8 +492,11 @@ class LiveConversation:
         self.source = b""
         """The bytes of the state in the store, b"" before it is saved."""
 
-        self.left: LeftBranch | None = None
-        """What may stay stored of it since its client has left it; None while it is in use."""
+        self.living: RequestDigests | None = None
+        """The request that its client has left it for (`find_left`): what that has lost may not stay stored.
+
+        None while it is in use.
+        """
 
         self.record = RecordWriter()
         """What happened in it, on its way to the store."""
@@ -548,11 +538,6 @@ class LiveConversation:
     @property
     def group(self) -> Group:
         return self.workspace, self.state.group, self.state.dialect
-
-    @property
-    def may_hold_text(self) -> bool:
-        """Whether words of the client's are stored for it, or for one that was left for it."""
-        return self.state.was_cut or bool(self.state.exchanges or self.state.left)
 
     def compare_with(self, parent: LiveConversation) -> None:
         """Take the last request of the conversation that this one was forked from as the one before it.

@@ -182,11 +182,9 @@ class ProxiedExchange:
             gateway, self._request, incoming, self._writer, record=self._record, trace=self._trace
         )
         following: OutgoingRequest | None = outgoing
-        why = ""
         try:
             while following is not None:  # once more after each recall of the model
-                following = await self._send_fitting(incoming, following, relay, why=why)
-                why = "recall"
+                following = await self._send_fitting(incoming, following, relay)
         except BaseException as error:
             self._record.failed(error)
             raise
@@ -221,13 +219,13 @@ class ProxiedExchange:
         await self._writer.answer(200, [(b"content-type", b"application/json")], body)
 
     async def _send_fitting(
-        self, incoming: IncomingRequest, outgoing: OutgoingRequest, relay: AnswerRelay, *, why: str
+        self, incoming: IncomingRequest, outgoing: OutgoingRequest, relay: AnswerRelay
     ) -> OutgoingRequest | None:
-        """Send the request, and once more if it was refused and can be mended.
+        """Send the request, and another one if it was refused and can be mended.
 
-        Returns the request to send next, if the model recalled something. `why`: it was sent before.
+        Returns the request to send next, if the model recalled something.
         """
-        sending = self._send(incoming, outgoing, why=why)
+        sending = self._send(incoming, outgoing)
         async with sending as answer:
             self._record.first_byte()
             error_body = await read_overflow_body(answer)
@@ -239,15 +237,9 @@ class ProxiedExchange:
             if mended is None:
                 await relay.relay_error(answer, error_body)
                 return None
-        why = f"refused with the status {answer.status}"
-        if mended.betas != outgoing.betas:  # an upstream that does not know the switch is asked without it
-            return await self._send_fitting(incoming, mended, relay, why=why)
-        sending = self._send(incoming, mended, why=why)
-        async with sending as answer:
-            self._record.first_byte()
-            return await relay.relay(mended, answer, sending)
+        return await self._send_fitting(incoming, mended, relay)
 
-    def _send(self, incoming: IncomingRequest, outgoing: OutgoingRequest, *, why: str) -> UpstreamAnswer:
+    def _send(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> UpstreamAnswer:
         """Send a request that was read. A count is not logged: it costs nothing."""
         gateway = self._gateway
         body = outgoing.body
@@ -265,7 +257,7 @@ class ProxiedExchange:
                 conversation=outgoing.conversation_name, upstream=incoming.upstream.name, model=incoming.model
             )
             window = gateway.policies.find_window(incoming, outgoing)
-            self._record.sent(incoming, outgoing, sent_id, window=window, why=why)
+            self._record.sent(incoming, outgoing, sent_id, window=window)
         keeps_alive = self._request.wants_events(incoming)
         return self._ask(incoming.upstream, body, headers, keeps_alive=keeps_alive, sent_id=sent_id)
 

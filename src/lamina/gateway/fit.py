@@ -24,6 +24,7 @@ from lamina.conversations.recall_loop import place_after
 from lamina.conversations.recognise import names_conversation
 from lamina.conversations.recorder import encode_lowered
 from lamina.conversations.request_digests import count_shared_links
+from lamina.conversations.shelf import TRIES
 from lamina.conversations.store import ConversationState, changes_requests
 from lamina.core.values import Ledger
 from lamina.dialects.sending import find_violations
@@ -31,7 +32,7 @@ from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.markers import mark_whole
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, PassedRequest, fit_request
-from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
+from lamina.gateway.calls import FitBasis, IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.conversation_index import ConversationMatch, LiveConversation, ParsedCall
 from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.policies import choose_breakpoints, find_server_conversation, plans_markers
@@ -43,9 +44,6 @@ from lamina.gateway.store_access import StoreGone
 
 HEAVY = 64 << 10
 """Bytes of new messages above which parsing them would keep other requests waiting. They go to a thread."""
-
-TRIES = 8
-"""How often a request is fitted again because another process changed its conversation meanwhile."""
 
 PAUSE = 0.1
 """Seconds between two attempts to reach the store."""
@@ -235,7 +233,9 @@ class Fitter:
         if not conversation.state.was_cut:
             ledger = Ledger()
         state = _next_state(call, match, ledger, tokens=conversation.tokens)
+        basis = _find_basis(match)
         outgoing = call.passed(conversation, request, state.requests, match.find_head_change())
+        outgoing = msgspec.structs.replace(outgoing, basis=basis)
         self._advance(call, match, state, outgoing.request)
         self._saver.save_later(conversation)
         return outgoing
@@ -270,15 +270,8 @@ class Fitter:
         raise Refusal(503, "other requests of this conversation come too fast", retry_after=1)
 
     async def _fit(self, call: UpstreamCall, match: ConversationMatch) -> Fitted:
-        """Fit a request, once. Before the first cut of a conversation its requests pass, and leave no ledger.
-
-        So the first one that is fitted says how much of it was sent before, and what was reported for that.
-        """
-        state = match.conversation.state
-        passed = None
-        if match.shared and not state.was_cut:
-            passed = PassedRequest(new_segments=match.new_segments, usage=state.usage)
-        return await self._fitter.fit(call, match.conversation, passed=passed)
+        """Fit a request, once."""
+        return await self._fitter.fit(call, match.conversation, _find_basis(match))
 
     async def _find_again(
         self, match: ConversationMatch, parsed_call: ParsedCall, deadline: float
@@ -302,7 +295,7 @@ class Fitter:
             fitted.envelope, conversation.state.ledger, self._fitter.settings.policy.keep
         )
         await self._save_in_time(conversation, state, records, deadline)
-        outgoing = self._fitter.send_fitted(call, conversation, fitted, state.requests)
+        outgoing = self._fitter.send_fitted(call, conversation, fitted, state.requests, _find_basis(match))
         self._note_count(call, conversation, fitted)
         self._advance(call, match, state, outgoing.request)
         is_named = names_conversation(state.group)
@@ -399,6 +392,20 @@ def _bound_next(body: RequestBody, conversation: LiveConversation, trigger: int)
     if 2 * measured_bound <= trigger:
         return measured_bound
     return bound
+
+
+def _find_basis(match: ConversationMatch) -> FitBasis:
+    """What the next request of a conversation is fitted with.
+
+    Before the first cut of a conversation its requests pass, and leave no ledger. So the first one that is
+    fitted says how much of it was sent before, and what was reported for that.
+    """
+    state = match.conversation.state
+    if state.was_cut:
+        return FitBasis(ledger=state.ledger, usage=state.usage)
+    if match.shared:
+        return FitBasis(passed=PassedRequest(new_segments=match.new_segments, usage=state.usage))
+    return FitBasis()
 
 
 def _next_state(

@@ -13,11 +13,10 @@ from typing import Any
 import msgspec
 from anyio import to_thread
 
-from lamina.core.values import Budget, Ledger
-from lamina.dialects.usage import Usage
+from lamina.core.values import Budget
 from lamina.errors import LaminaError
-from lamina.fitting.request import Fitted, PassedRequest, fit_after_passed, fit_request
-from lamina.gateway.calls import OutgoingRequest, UpstreamCall
+from lamina.fitting.request import Fitted, fit_after_passed, fit_request
+from lamina.gateway.calls import FitBasis, OutgoingRequest, UpstreamCall
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.journal import Journal
@@ -45,22 +44,13 @@ class CallFitter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self,
         call: UpstreamCall,
         conversation: LiveConversation,
+        basis: FitBasis,
         *,
         budget: Budget | None = None,
-        ledger: Ledger | None = None,
-        usage: Usage | None = None,
-        passed: PassedRequest | None = None,
     ) -> Fitted:
-        """Fit a call. Without a `ledger`, that of the conversation holds, and what was reported since.
-
-        `passed` is the last request of a conversation that has no ledger yet.
-        """
-        state = conversation.state
         incoming = call.incoming
-        policy = self.policies.choose(incoming, budget or self.policies.find_budget(incoming, state))
-        if ledger is None and state.was_cut:
-            ledger = state.ledger
-            usage = state.usage
+        budget = budget or self.policies.find_budget(incoming, conversation.state)
+        policy = self.policies.choose(incoming, budget)
         memo = conversation.take_memo(is_spliced=call.is_spliced)
         options: dict[str, Any] = {
             "dialect": incoming.dialect,
@@ -68,9 +58,9 @@ class CallFitter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             "drop_block": self.policies.may_drop_thinking(incoming),
             "memo": memo,
         }
-        fit = partial(fit_request, call.request, ledger=ledger, usage=usage, **options)
-        if passed is not None:
-            fit = partial(fit_after_passed, call.request, passed, **options)
+        fit = partial(fit_request, call.request, ledger=basis.ledger, usage=basis.usage, **options)
+        if basis.passed is not None:
+            fit = partial(fit_after_passed, call.request, basis.passed, **options)
         began = monotonic()
         try:
             fitted = await to_thread.run_sync(fit)
@@ -89,14 +79,10 @@ class CallFitter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         conversation: LiveConversation,
         fitted: Fitted,
         number: int,
-        *,
-        before: Ledger | None = None,
+        basis: FitBasis,
     ) -> OutgoingRequest:
-        """What to send for a call that was fitted. A new cut is logged.
-
-        `before` is the ledger that it was fitted with, by default that of the conversation.
-        """
-        outgoing = call.fitted(conversation, fitted, number, before=before or conversation.state.ledger)
+        """What to send for a call that was fitted from this basis. A new cut is logged."""
+        outgoing = call.fitted(conversation, fitted, number, basis)
         if not outgoing.cut:
             return outgoing
         self.metrics.add("lamina_cuts_total", upstream=call.incoming.upstream.name)

@@ -47,9 +47,8 @@ class ExchangeRecord:
         sent_id: str,
         *,
         window: ChosenWindow | None,
-        why: str = "",
     ) -> None:
-        """A request leaves now. `why`: it is sent once more, after a refusal or a recall."""
+        """A request leaves now."""
         self.window = window
         conversation = outgoing.conversation
         if conversation is None or not self._recorder.keeps_figures:
@@ -76,7 +75,7 @@ class ExchangeRecord:
             cut=next(reversed(outgoing.new_cuts), None),
             upstream=incoming.upstream.name,
             left_out=outgoing.left_out,
-            why=why,
+            why=outgoing.why,
             body=body,
             came=came,
         )
@@ -94,8 +93,9 @@ class ExchangeRecord:
         body: bytes | None = None,
         account: Mapping[str, Any] | None = None,
         recalled: bool = False,
+        error: str = "",
     ) -> None:
-        """The answer has ended. `reader` has read it, or this is its `body`."""
+        """The answer has ended; `error` says why too early. `reader` has read it, or this is its `body`."""
         reported: dict[str, Any] = {}
         if reader is not None:
             body = reader.kept_body()
@@ -113,15 +113,15 @@ class ExchangeRecord:
             encoding=answer.headers.get("content-encoding", ""),
             account=account or {},
             recalled=recalled,
+            error=error,
             **reported,
         )
         if self._recorder.answered(answered, body=body):
             self._save_soon()
 
     def failed(self, error: BaseException) -> None:
-        """No answer came, or it broke off. Does nothing if the answer is in the record."""
-        reason = str(getattr(error, "message", "")) or type(error).__name__
-        if self._recorder.failed(reason):
+        """No answer came. Does nothing if the answer is in the record."""
+        if self._recorder.failed(describe_error(error)):
             self._save_soon()
 
     def _save_soon(self) -> None:
@@ -131,6 +131,11 @@ class ExchangeRecord:
             self._saver.record_soon(self._conversation)
         else:
             self._saver.save_later(self._conversation)
+
+
+def describe_error(error: BaseException) -> str:
+    """Why an answer did not come to its end: the words of a refusal, or the type of another error."""
+    return str(getattr(error, "message", "")) or type(error).__name__
 
 
 def _choose_headers(answer: UpstreamReply) -> dict[str, str]:

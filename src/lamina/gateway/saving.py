@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+from lamina.conversations.shelf import TRIES, forget_lost_text
 from lamina.conversations.store import ConversationState
 from lamina.errors import Conflict
 from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
@@ -27,9 +28,6 @@ client comes, as a model takes longer to answer, and every process waits as long
 
 RECORD_PAUSE = 0.02
 """Seconds before a request or an answer is added to the record. A gateway that is killed loses no more."""
-
-RECORD_TRIES = 8
-"""How often a record is written again because another process was first."""
 
 SAVED_TOGETHER = 16
 """Conversations that are saved at a time.
@@ -90,13 +88,13 @@ class ConversationSaver:
         Of a conversation that its client has left, only what the living one still has is saved. It stays as
         it is in memory: if the client goes on with it after all, nothing is lost.
         """
-        left = conversation.left
+        living = conversation.living
         try:
-            if left is None:
+            if living is None:
                 await self.save(conversation, conversation.state)
             else:
-                await self.save(conversation, left.state)
-                await self._store.forget_left(*conversation.key, left.living)
+                await self.save(conversation, forget_lost_text(conversation.state, living))
+                await self._store.forget_left(*conversation.key, living)
         except Conflict:
             return await self._save_over(conversation)
         except StoreGone:
@@ -150,7 +148,7 @@ class ConversationSaver:
         record = conversation.record
         async with self._index.lock(conversation.workspace, conversation.family):
             try:
-                for _ in range(RECORD_TRIES):
+                for _ in range(TRIES):
                     if not len(record):
                         return True
                     try:
@@ -212,8 +210,8 @@ class ConversationSaver:
             await self._index.reload(conversation)
             if not conversation.source:  # it was deleted
                 self._index.forget(conversation)
-            elif conversation.left is not None:
-                await self._store.forget_left(*conversation.key, conversation.left.living)
+            elif conversation.living is not None:
+                await self._store.forget_left(*conversation.key, conversation.living)
             elif conversation.state is state:
                 await self.save(conversation, state)
         except StoreGone:

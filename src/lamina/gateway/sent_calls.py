@@ -1,11 +1,7 @@
 """Follows requests that were sent: mends refused ones, learns from answers, adds what the model recalled.
 
-A refused request is mended if the gateway knows a remedy. If what was sent instead is refused as well, the
-client gets that error, unless it is about the switch that the client did not ask for:
-
-- The request is too long: it is fitted into the window that the error names, or else as small as it can be.
-- The server does not know the switch that drops unbound thinking: the request is fitted anew without it.
-- The server refuses unbound thinking: the request is fitted anew with the switch that drops it.
+A refused request is mended if there is a remedy (`lamina.conversations.remedies`). If what was sent instead
+is refused for the same reason, the client gets that error.
 
 Between a client's question and its answer the model may get what it recalled. The client never sees these
 turns (`answer`), so its next request does not have them. They are stored with the conversation, as a
@@ -25,28 +21,30 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.conversations.overflows import limit_to_floor, limit_to_report
-from lamina.conversations.pending_call import EXCHANGES
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, RecallExchange, append_turns, continue_answer
 from lamina.conversations.recorder import encode_lowered
+from lamina.conversations.remedies import (
+    SWITCH_REFUSED,
+    THINKING_REFUSED,
+    MendableRefusal,
+    limit_to_floor,
+    limit_to_report,
+    read_refusal,
+)
+from lamina.conversations.shelf import TRIES
 from lamina.conversations.store import ConversationState
 from lamina.core.values import Ledger
-from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_thinking
-from lamina.dialects.overflow import Overflow, read_overflow
 from lamina.dialects.translate import choose_binding
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.request import Fitted
 from lamina.fitting.server_reports import record_unbound
-from lamina.gateway.calls import OutgoingRequest, UpstreamCall
+from lamina.gateway.calls import FitBasis, OutgoingRequest, UpstreamCall
 from lamina.gateway.conversation_index import LiveConversation
 from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.refusals import Refusal, explain_unfit
 from lamina.gateway.sizes import UNCOUNTED, CountedRequest
 from lamina.gateway.store_access import GatewayStore, StoreGone
-
-TRIES = 8
-"""How often an exchange is stored again because another process changed its conversation meanwhile."""
 
 MOST_BYTES = 6
 """Bytes of a request for each token that its upstream reports. A report with more is not believed."""
@@ -58,6 +56,7 @@ class _RefusedRequest(NamedTuple):
     sent: OutgoingRequest
     call: UpstreamCall
     conversation: LiveConversation
+    refusal: MendableRefusal
 
 
 class SentCalls:
@@ -73,81 +72,76 @@ class SentCalls:
 
         Raises Refusal if the request fits only with the switch that its server refused.
         """
-        if sent.conversation is None or sent.call is None:
+        refusal = read_refusal(status, error_text)
+        if refusal is None or refusal.why in sent.tried or sent.conversation is None or sent.call is None:
             return None
-        refused = _RefusedRequest(sent, sent.call, sent.conversation)
-        if refuses_binding_switch(status, error_text):
+        refused = _RefusedRequest(sent, sent.call, sent.conversation, refusal)
+        if refusal.why == SWITCH_REFUSED:
             return await self._forgo_switch(refused)
-        if refuses_thinking(status, error_text):
+        if refusal.why == THINKING_REFUSED:
             return await self._drop_thinking(refused)
-        overflow = read_overflow(status, error_text)
-        if overflow is None:
-            return None
-        return await self._shrink(refused, overflow)
+        return await self._shrink(refused)
 
     async def _forgo_switch(self, refused: _RefusedRequest) -> OutgoingRequest | None:
         """The request without the switch that was refused; None if it had none.
 
         Later requests for this model do without it.
         """
-        sent, call, _ = refused
+        sent, call, _, _ = refused
         if not sent.betas:
             return None
         incoming = call.incoming
         self._fitter.policies.forgo_switch(incoming)
         self._fitter.journal.write("switch refused", upstream=incoming.upstream.name, model=incoming.model)
-        # From the ledger before it: without the switch for bound thinking a cut may not go as far.
-        return await self._fit_anew(refused, sent.before)
+        return await self._fit_anew(refused, sent.basis)
 
     async def _drop_thinking(self, refused: _RefusedRequest) -> OutgoingRequest | None:
         """The request with the switch that drops unbound thinking; None if it had it, or must not have it.
 
         The ledger says so from now on, so later requests of the conversation have it at once.
         """
-        sent, call, _ = refused
+        sent, call, _, _ = refused
         incoming = call.incoming
         may_drop = self._fitter.policies.may_drop_thinking(incoming)
         if sent.betas or choose_binding(incoming.dialect, call.request, drop_block=may_drop) != "drop":
             return None
-        return await self._fit_anew(refused, record_unbound(sent.before))
+        ledger = record_unbound(sent.basis.ledger or Ledger())
+        return await self._fit_anew(refused, FitBasis(ledger=ledger, usage=sent.basis.usage))
 
-    async def _fit_anew(self, refused: _RefusedRequest, ledger: Ledger) -> OutgoingRequest | None:
-        """The request, fitted and saved as if its conversation had this ledger before it."""
-        sent, call, conversation = refused
+    async def _fit_anew(self, refused: _RefusedRequest, basis: FitBasis) -> OutgoingRequest | None:
+        """The request, fitted from this basis and saved."""
+        sent, call, conversation, _ = refused
         if conversation.state.requests != sent.number:  # its ledger has the cuts of a later request
             raise _continued_meanwhile()
-        conversation.state = msgspec.structs.replace(conversation.state, ledger=ledger)
+        # Also if nothing fits: the cut that was refused may have unbound thinking, and nobody has seen it.
+        conversation.state = msgspec.structs.replace(conversation.state, ledger=basis.ledger or Ledger())
         try:
-            fitted = await self._fitter.fit(call, conversation, ledger=ledger)
-            return await self._save_and_send(refused, fitted, conversation.state)
+            fitted = await self._fitter.fit(call, conversation, basis)
+            return await self._save_and_send(refused, fitted, conversation.state, basis)
         except (BudgetExceeded, InvalidRequest) as error:
             self._saver.save_later(conversation)
             raise explain_unfit(error, call.incoming.dialect.name) from None
         except Conflict:
             return None
 
-    async def _shrink(self, refused: _RefusedRequest, overflow: Overflow) -> OutgoingRequest | None:
+    async def _shrink(self, refused: _RefusedRequest) -> OutgoingRequest | None:
         """A smaller request after one was too long; None if there is none."""
         shorter = None
         with suppress(BudgetExceeded, Refusal, InvalidRequest, Conflict):
-            shorter = await self._send_smaller(refused, overflow)
+            shorter = await self._send_smaller(refused)
         if shorter is not None:
             self._fitter.metrics.add("lamina_overflows_total", upstream=refused.call.incoming.upstream.name)
         return shorter
 
-    async def _send_smaller(self, refused: _RefusedRequest, overflow: Overflow) -> OutgoingRequest | None:
+    async def _send_smaller(self, refused: _RefusedRequest) -> OutgoingRequest | None:
         """Fit into the window that the upstream named, or else as small as the request can be."""
-        sent, call, conversation = refused
+        sent, call, conversation, refusal = refused
         state = conversation.state
-        counted_fit = sent.fitted
-        if counted_fit is None:
-            counted_fit = await self._fitter.fit(call, conversation, budget=UNCOUNTED)
+        fit = partial(self._fitter.fit, call, conversation, sent.basis)
+        counted_fit = sent.fitted or await fit(budget=UNCOUNTED)
         counted = counted_fit.envelope.tokens
         budget = self._fitter.policies.find_budget(call.incoming, state)
-        reported = limit_to_report(budget, overflow, counted)
-        fit = partial(self._fitter.fit, call, conversation)
-        if sent.own_names:  # the state has no recalls of this request yet
-            fit = partial(fit, ledger=counted_fit.ledger)
+        reported = limit_to_report(budget, refusal.overflow, counted)
         try:
             fitted = await fit(budget=reported)
         except BudgetExceeded as error:
@@ -158,32 +152,30 @@ class SentCalls:
         else:
             windows = {**state.windows, call.incoming.model: reported.window}
             state = msgspec.structs.replace(state, windows=windows)
-        return await self._save_and_send(refused, fitted, state)
+        return await self._save_and_send(refused, fitted, state, sent.basis)
 
     async def _save_and_send(
-        self, refused: _RefusedRequest, fitted: Fitted, state: ConversationState
+        self, refused: _RefusedRequest, fitted: Fitted, state: ConversationState, basis: FitBasis
     ) -> OutgoingRequest:
-        """Save a second version of the request that is being answered. `state` is what it was fitted with."""
-        sent, call, conversation = refused
+        """Save a second version of the request that is being answered. `state` has what else was learnt."""
+        sent, call, conversation, refusal = refused
         next_state = msgspec.structs.replace(
-            state,
-            ledger=fitted.ledger,
-            usage=None,
-            requests=state.requests + 1,
-            tokens=fitted.envelope.tokens,
+            state, ledger=fitted.ledger, usage=None, tokens=fitted.envelope.tokens
         )
+        records = encode_lowered(fitted.envelope, state.ledger, self._fitter.settings.policy.keep)
         async with self._index.lock(conversation.workspace, conversation.family):
-            if conversation.state.requests != state.requests:
+            if conversation.state.requests != sent.number:
                 raise _continued_meanwhile()
             try:
-                await self._saver.save(conversation, next_state)
+                await self._saver.save(conversation, next_state, records)
             except StoreGone:
                 raise Refusal(503, "the store of conversations does not answer", retry_after=5) from None
-            outgoing = self._fitter.send_fitted(call, conversation, fitted, next_state.requests)
+            outgoing = self._fitter.send_fitted(call, conversation, fitted, sent.number, basis)
             conversation.state = next_state
             conversation.note_sent(outgoing.request)
             conversation.tokens = 0
-        return msgspec.structs.replace(outgoing, place=sent.place)
+        tried = (*sent.tried, refusal.why)
+        return msgspec.structs.replace(outgoing, place=sent.place, why=refusal.why, tried=tried)
 
     def record_if_free(self, sent: OutgoingRequest, usage: Usage) -> bool:
         """Learn from what the upstream reported. False if another request holds the conversation now."""
@@ -224,15 +216,15 @@ class SentCalls:
             raise Refusal(500, "a recall belongs to no conversation")
         request = append_turns(call.request, turns)
         call = msgspec.structs.replace(call, request=request, is_spliced=True)
-        before = sent.fitted.ledger
+        basis = FitBasis(ledger=sent.fitted.ledger, usage=usage)
         conversation.reported = usage
         try:
-            fitted = await self._fitter.fit(call, conversation, ledger=before, usage=usage)
+            fitted = await self._fitter.fit(call, conversation, basis)
         except (BudgetExceeded, InvalidRequest) as error:
             raise explain_unfit(error, call.incoming.dialect.name) from None
-        outgoing = self._fitter.send_fitted(call, conversation, fitted, sent.number, before=before)
+        outgoing = self._fitter.send_fitted(call, conversation, fitted, sent.number, basis)
         conversation.note_sent(outgoing.request)
-        return msgspec.structs.replace(outgoing, place=sent.place)
+        return msgspec.structs.replace(outgoing, place=sent.place, why="recall")
 
     async def record_exchange(
         self, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange | None
@@ -270,7 +262,8 @@ class SentCalls:
         for _ in range(TRIES):
             state = _add_exchange(conversation.state, sent, usage, exchange)
             try:
-                await remember_answer(self._fitter.store, conversation.workspace, conversation.name, exchange)
+                if exchange.changes_next:
+                    await self._fitter.store.save_answer(*conversation.key, exchange.shown_id)
                 await self._saver.save(conversation, state, records)
             except Conflict:
                 await self._index.reload(conversation)
@@ -334,23 +327,11 @@ def _add_exchange(
     state: ConversationState, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange
 ) -> ConversationState:
     """The state with one more recall. If a later request was sent meanwhile, its ledger stays."""
-    exchanges = (*state.exchanges, exchange)[-EXCHANGES:]
-    state = msgspec.structs.replace(state, exchanges=exchanges)
+    state = state.with_exchange(exchange)
     if state.requests != sent.number or sent.fitted is None:
         return state
     tokens = sent.fitted.envelope.tokens
     return msgspec.structs.replace(state, ledger=sent.fitted.ledger, usage=usage, tokens=tokens)
-
-
-async def remember_answer(
-    store: GatewayStore, workspace: str, conversation: str, exchange: RecallExchange
-) -> None:
-    """Store to which conversation an answer belongs, if a request that continues it must be changed."""
-    if not exchange.shown_id:
-        return
-    if exchange.shown_id == exchange.last_id and not exchange.results:
-        return
-    await store.save_answer(workspace, exchange.shown_id, conversation)
 
 
 async def continue_last(store: GatewayStore, workspace: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -359,15 +340,9 @@ async def continue_last(store: GatewayStore, workspace: str, request: dict[str, 
     if not isinstance(shown_id, str) or not shown_id:
         return request
     try:
-        name = await store.load_answer(workspace, shown_id)
-        if not name:
-            return request
-        stored = await store.load(workspace, name)
+        exchange = await store.load_continued(workspace, shown_id)
     except StoreGone:
         return request
-    if stored is None:
+    if exchange is None:
         return request
-    for exchange in stored.state.exchanges:
-        if exchange.shown_id == shown_id:
-            return continue_answer(request, exchange.last_id, exchange.results)
-    return request
+    return continue_answer(request, exchange.last_id, exchange.results)

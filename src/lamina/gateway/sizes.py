@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from lamina.caches.prefix_path import count_same_objects
-from lamina.conversations.overflows import limit_budget
+from lamina.conversations.remedies import limit_budget
 from lamina.core import cut_target
 from lamina.core.values import Budget, RequestHead
 from lamina.fitting.policy import Policy

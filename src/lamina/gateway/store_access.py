@@ -20,12 +20,13 @@ from typing import TypeVar
 
 import msgspec
 
+from lamina.conversations.recall_loop import RecallExchange
 from lamina.conversations.request_digests import RequestDigests
 from lamina.conversations.retention import prune
 from lamina.conversations.shelf import (
     forget_left,
     list_members,
-    load_answer,
+    load_continued,
     save_answer,
     save_conversation,
 )
@@ -171,13 +172,13 @@ class GatewayStore:
         page = await self.call(lambda store: store.read(where, after=after))
         return [record.body for record in page.records]
 
-    async def save_answer(self, workspace: str, answer_id: str, name: str) -> None:
+    async def save_answer(self, workspace: str, name: str, answer_id: str) -> None:
         """Remember to which conversation an answer belongs."""
         await self.call(lambda store: save_answer(store, workspace, answer_id, name))
 
-    async def load_answer(self, workspace: str, answer_id: str) -> str:
-        """The name of the conversation that an answer belongs to; "" if nothing was remembered."""
-        return await self.call(lambda store: load_answer(store, workspace, answer_id))
+    async def load_continued(self, workspace: str, answer_id: str) -> RecallExchange | None:
+        """What was recalled before the answer that a client saw under this id, if anything was."""
+        return await self.call(lambda store: load_continued(store, workspace, answer_id))
 
     async def prune(self) -> int:
         """Delete conversations beyond the limits of the settings. Returns how many were deleted."""

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from lamina.conversations.encodings import UNPACK_ERRORS, make_unpacker
-from lamina.dialects.anthropic.server import read_cleared
+from lamina.conversations.recall_filter import add_report, read_usage
 from lamina.dialects.bedrock_converse.event_stream import CONTENT_TYPE, FrameReader
 from lamina.dialects.json_values import list_objects
-from lamina.dialects.usage import NO_REPORT, NOTHING_REPORTED, Usage, find_usage, read_cache_report
+from lamina.dialects.usage import NO_REPORT, NOTHING_REPORTED, Usage, read_cache_report
 
 LONGEST = 16 << 20
 """Bytes of a whole answer, or of one event, that are held to be read."""
@@ -177,7 +177,7 @@ class UsageReader:
         if not isinstance(event, dict):
             return
         for holder in list_objects([event, event.get("message"), event.get("response")]):
-            self._merge(find_usage(holder), holder)
+            self.usage = add_report(self.usage, read_usage(holder))
             self.facts = _read_facts(holder, self.facts)
             report = read_cache_report(holder)
             if report.cause:
@@ -185,22 +185,6 @@ class UsageReader:
         delta = event.get("delta")
         if isinstance(delta, dict):  # why the answer ended; its usage stands beside it
             self.facts = _read_facts(delta, self.facts)
-
-    def _merge(self, usage: Usage, holder: dict[str, Any]) -> None:
-        """A later report wins where it says more: the last event of a stream may repeat only the output."""
-        last = self.usage
-        cleared = read_cleared(holder)
-        if not cleared.tokens and not cleared.tool_uses:
-            cleared = last.cleared
-        self.usage = Usage(
-            input=max(usage.input, last.input),
-            cached=max(usage.cached, last.cached),
-            written=max(usage.written, last.written),
-            written_long=max(usage.written_long, last.written_long),
-            output=max(usage.output, last.output),
-            cleared=cleared,
-            tier=usage.tier or last.tier,
-        )
 
 
 def _read_facts(holder: dict[str, Any], last: AnswerFacts) -> AnswerFacts:

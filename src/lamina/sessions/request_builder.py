@@ -186,6 +186,12 @@ class RequestBuilder:
         binding = choose_binding(self.dialect, self.head.parameters, drop_block=False)
         self.options = msgspec.structs.replace(self.options, binding=binding)
 
+    @property
+    def may_drop_thinking(self) -> bool:
+        """Whether the server may be asked to drop thinking that no longer fits."""
+        binding = choose_binding(self.dialect, self.head.parameters, drop_block=self._drop_block)
+        return binding == "drop"
+
     def build(
         self,
         log: Sequence[Segment],

@@ -19,6 +19,7 @@ from os import PathLike
 from typing import Any, Literal
 
 import anyio
+import msgspec
 
 from lamina.context.gather import check_source
 from lamina.context.port import Source
@@ -31,7 +32,7 @@ from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.own_tools import ToolSituation
 from lamina.fitting.policy import Policy, choose_policy
 from lamina.fitting.recalls import Recalled, recall_text
-from lamina.fitting.server_reports import calibrate_ledger, record_clearing
+from lamina.fitting.server_reports import UNBOUND, calibrate_ledger, record_clearing, record_unbound
 from lamina.sessions.answers import (
     Answer,
     Recorded,
@@ -238,6 +239,20 @@ class Session:
         """
         self._builder.forgo_switch()
         self._writer.take_back_request()
+
+    def drop_thinking(self) -> bool:
+        """Ask the server from now on to drop thinking that no longer fits: it refused a request for that.
+
+        The ledger says so, and is stored with the answer. Returns False if the server was asked already,
+        cannot be asked, or must not be.
+        """
+        was_asked = any(cut.reason == UNBOUND for cut in self.ledger.cuts)
+        if was_asked or not self._builder.may_drop_thinking:
+            return False
+        self._writer.take_back_request()
+        state = self._stored.state
+        self._stored.state = msgspec.structs.replace(state, ledger=record_unbound(state.ledger))
+        return True
 
     def set_history(self, history: LastN | int | Literal["all"]) -> None:
         """Use another window over history from here on: `LastN`, a number of messages, or "all".

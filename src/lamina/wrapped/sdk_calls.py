@@ -24,14 +24,12 @@ from typing import Any, Self
 from lamina.clients.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
-from lamina.conversations.recall_filter import RecallFilter, read_usage
-from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_thinking
+from lamina.conversations.recall_filter import RecallFilter, add_event_usage, read_usage
+from lamina.conversations.remedies import read_refusal
 from lamina.dialects.bedrock_converse import to_sdk_arguments
 from lamina.dialects.json_values import change_items, mapping_or_empty, read_field, to_same_dict
-from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Absorbed, Dialect
-from lamina.dialects.usage import Usage
-from lamina.errors import BudgetExceeded
+from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.recalls import TURN_FIELDS
 from lamina.fitting.server_reports import with_headers
 
@@ -160,6 +158,7 @@ class SdkCall:
         self._pending: PendingCall | None = None
         self._open_streams: list[Any] = []
         self._kept_events: list[Any] = []
+        self._stream_usage = NOTHING_REPORTED
 
     @property
     def pending(self) -> PendingCall:
@@ -181,7 +180,8 @@ class SdkCall:
             # Gemini and Ollama send the request only when the first chunk is read.
             return self.pending.remember_answer(self._start(self._pass_events(answer, self._send_once)))
         has_own_tools = bool(self.pending.fitted.own_tools)
-        is_read = has_own_tools or self.pending.keeps_bodies or _holds_stream(answer)
+        # Otherwise the stream is the SDK's own object, and nobody is told what it took.
+        is_read = has_own_tools or self.pending.keeps_figures or _holds_stream(answer)
         if self._streams and is_read:
             return (yield from self._show_stream(answer))
         if has_own_tools:
@@ -203,8 +203,9 @@ class SdkCall:
 
     def exit(self, manager: Any, stream: Any, error: tuple[object, ...]) -> Steps:
         snapshot = _read_snapshot(stream)
-        usage = read_usage(snapshot)
-        yield partial(self._wait, partial(self.pending.record_usage, usage, answer=snapshot))
+        error_type = getattr(error[0], "__name__", "")
+        record = partial(self.pending.record_usage, read_usage(snapshot), answer=snapshot, error=error_type)
+        yield partial(self._wait, record)
         leave = manager.__aexit__ if self._is_async else manager.__exit__
         left = yield partial(leave, *error)
         yield from self._close_streams()
@@ -257,31 +258,25 @@ class SdkCall:
         return self.pending.remember_answer(answer)
 
     def _send_fitting(self, send: Callable[[], Steps]) -> Steps:
-        """Send the request, and once more if the API refuses it for a reason that `MENDS` has a remedy for.
+        """Send the request, and again if the API refuses it for a reason that has a remedy.
 
         If the API refuses it for the same reason again, its error is the caller's.
         """
-        mends = list(MENDS)
+        tried: set[str] = set()
         while True:
             try:
                 return (yield from send())
             except Exception as error:
-                if not self._mend(mends, error):
-                    self.pending.fail(error)
+                status, message = _read_error(error)
+                self.pending.note_error(status, error)
+                refusal = read_refusal(status, message)
+                is_mended = False
+                if refusal is not None and refusal.why not in tried:
+                    tried.add(refusal.why)
+                    is_mended = yield partial(self._wait, partial(self.pending.mend, refusal))
+                if not is_mended:
+                    yield partial(self._wait, partial(self.pending.fail, error))
                     raise
-
-    def _mend(self, mends: list[Mend], error: Exception) -> bool:
-        """Mend the request after an error, in a way that was not tried before. Returns whether one helped."""
-        for mend in mends:
-            try:
-                is_mended = mend(self.pending, error)
-            except BudgetExceeded as floor:
-                self.pending.fail(floor)
-                raise
-            if is_mended:
-                mends.remove(mend)
-                return True
-        return False
 
     def _send_once(self) -> Steps:
         pending = self.pending
@@ -334,35 +329,45 @@ class SdkCall:
         recall_filter = RecallFilter(self.pending.dialect, own_names)
         while True:
             while event is not END:
-                self._keep_event(event)
+                self._read_event(event)
                 for shown_event in recall_filter.take(event):
                     yield StreamValue(shown_event)
-                event = yield self._next(stream)
+                event = yield from self._read_next(stream)
             absorbed = recall_filter.absorb()
             is_recall = yield from self._take_answer(recall_filter, absorbed, self._kept_events)
             if not is_recall:
                 break
             self._kept_events = []
+            self._stream_usage = NOTHING_REPORTED
             for shown_event in recall_filter.next_round():
                 yield StreamValue(shown_event)
             stream, event = yield from self._send_fitting(open_stream)
-        yield from self._finish(absorbed.usage, answer=self._kept_events)
         self.pending.remember_id(*recall_filter.find_ids())
+        yield from self._finish(absorbed.usage, answer=self._kept_events)
         for shown_event in recall_filter.list_closing(
             shows_nothing=self.pending.shows_nothing, stream=stream
         ):
             yield StreamValue(shown_event)
 
     def _pass_all(self, stream: Any, event: Any) -> Steps:
-        """Show every event: there is nothing to answer. The last one has the usage."""
-        last_event = None
+        """Show every event: there is nothing to answer."""
         while event is not END:
-            self._keep_event(event)
+            self._read_event(event)
             yield StreamValue(event)
-            last_event = event
-            event = yield self._next(stream)
-        record = partial(self.pending.record_usage, read_usage(last_event), answer=self._kept_events)
-        yield partial(self._wait, record)
+            event = yield from self._read_next(stream)
+        yield self._record_stream()
+
+    def _read_next(self, stream: Any) -> Steps:
+        """The next event of a stream that has begun. If there is an error instead, the record says so."""
+        try:
+            return (yield self._next(stream))
+        except Exception as error:
+            yield self._record_stream(type(error).__name__)
+            raise
+
+    def _record_stream(self, error: str = "") -> Callable[[], Any]:
+        record = partial(self.pending.record_usage, self._stream_usage, answer=self._kept_events, error=error)
+        return partial(self._wait, record)
 
     def _take_answer(self, recall_filter: RecallFilter, absorbed: Absorbed, answer: Any) -> Steps:
         """Take an answer of the model. Returns whether the request has to be sent once more."""
@@ -370,13 +375,19 @@ class SdkCall:
         take = partial(self.pending.take_answer, absorbed, shows_call=shows_call, answer=answer)
         return (yield partial(self._wait, take))
 
-    def _keep_event(self, event: Any) -> None:
-        """Keep an event for the record, if it keeps answers."""
+    def _read_event(self, event: Any) -> None:
+        """Read what an event reports, and keep it if the record keeps answers."""
+        self._stream_usage = add_event_usage(self._stream_usage, event)
         if self.pending.keeps_bodies:
             self._kept_events.append(event)
 
     def _close_streams(self) -> Steps:
-        """Close the streams that followed a recall. The client knows only the first, and closes that."""
+        """Close the streams that followed a recall. The client knows only the first, and closes that.
+
+        Its reader may have stopped early. A stream that nobody holds any more is closed by the garbage
+        collector, in any thread: so this must wait for no store.
+        """
+        self.pending.leave(self._stream_usage, answer=self._kept_events)
         while self._open_streams:
             stream = self._open_streams.pop()
             close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
@@ -467,32 +478,6 @@ def _read_snapshot(stream: Any) -> Any:
     return None
 
 
-# What to do about a request that an API refused: each of these mends it, or says that it cannot.
-
-
-def _shrink_after(pending: PendingCall, error: Exception) -> bool:
-    """Make the request smaller if the error says that it was too long. Returns whether it is smaller now."""
-    reported = read_overflow(*_read_error(error))
-    if reported is None:
-        return False
-    return pending.shrink(reported)
-
-
-def _forgo_switch_after(pending: PendingCall, error: Exception) -> bool:
-    """Do without the switch for bound thinking if the error says that the API does not know it."""
-    if not pending.headers or not refuses_binding_switch(*_read_error(error)):
-        return False
-    pending.forgo_switch()
-    return True
-
-
-def _drop_thinking_after(pending: PendingCall, error: Exception) -> bool:
-    """Ask the API to drop unbound thinking if the error says that there is some."""
-    if pending.headers or not refuses_thinking(*_read_error(error)):
-        return False
-    return pending.drop_thinking()
-
-
 def _read_error(error: Exception) -> tuple[int | None, str]:
     """The status and the text of an error. SDKs have the status under one of two names, boto3 inside."""
     code = getattr(error, "code", "")
@@ -502,12 +487,6 @@ def _read_error(error: Exception) -> tuple[int | None, str]:
     if not isinstance(status, int):
         status = None
     return status, f"{error} {code} {error_type}"
-
-
-Mend = Callable[[PendingCall, Exception], bool]
-"""Mends the request of a call after an error. Returns whether the request is another one now."""
-
-MENDS: tuple[Mend, ...] = (_shrink_after, _forgo_switch_after, _drop_thinking_after)
 
 
 class ShownStream:
