@@ -139,6 +139,8 @@ async def test_what_was_not_read_to_its_end_or_waits_for_too_long_is_not_used_ag
         (b"", DroppedByUpstream),
         (b"HTTP/1.1 200 OK\r\n", DroppedByUpstream),
         (b"\x16\x03\x01 what?\r\n\r\n", BadAnswer),
+        (b"HTTP/1.1 000 No\r\ncontent-length: 2\r\n\r\nok", BadAnswer),
+        (b"HTTP/1.1 103 Hint\r\n\r\n" * 20_000, BadAnswer),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nabc", BadAnswer),
         (b"HTTP/1.1 200 OK\r\nx: " + b"y" * (300 << 10) + b"\r\n\r\n", BadAnswer),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", BadAnswer),

@@ -31,13 +31,21 @@ class ClientLink:
 
     `wants_whole_body`: the reader need not be woken for each piece. `body_is_complete`: nothing of it is
     still to come. `has_left`: the client has closed the connection. `flow` and `last_head` belong to the
-    connection. `join_writes` has the head of the answer written with its body.
+    connection. `join_writes` has the head of the answer written with its body, `abort` drops the connection.
     """
 
-    def __init__(self, flow: Flow, last_head: LastHead, join_writes: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        last_head: LastHead,
+        *,
+        join_writes: Callable[[], None],
+        abort: Callable[[], None],
+    ) -> None:
         self.flow = flow
         self.last_head = last_head
         self.join_writes = join_writes
+        self.abort = abort
         self._on_leaving: Callable[[], object] | None = None
         self.wants_whole_body = False
         self.body_is_complete = False

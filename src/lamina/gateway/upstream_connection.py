@@ -11,7 +11,7 @@ import asyncio
 import socket
 import ssl
 from base64 import b64encode
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator
 from functools import cache, lru_cache
 from time import monotonic
@@ -30,8 +30,11 @@ IDLE_SECONDS = 15.0
 NEXT_ADDRESS_SECONDS = 0.25
 """How long one address of a server is tried alone."""
 
-HEADER_BYTES = 256 << 10
-"""Bytes of all headers of an answer."""
+BARREN_BYTES = 256 << 10
+"""Bytes of an answer that may come without a byte of its body: headers, hints, trailers, chunk extensions.
+
+The parser keeps a header in memory until its line ends, however long that is.
+"""
 
 UNREAD_BYTES = 256 << 10
 """Bytes of an answer that wait to be passed on before no more are taken from the connection."""
@@ -93,7 +96,7 @@ class UpstreamReply:
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self._size = 0
-        self._header_bytes = 0
+        self._barren_bytes = 0
         self._error: ConnectionError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self.may_use_again = False
@@ -160,14 +163,22 @@ class UpstreamReply:
         """Take what came from the upstream."""
         if self._parser is None:
             return
+        self._barren_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:  # a status of 101
             self.is_complete = True
         except httptools.HttpParserError as error:
-            self.end(BadAnswer(str(error)))
-            self.close()
+            self._end_badly(str(error))
+            return
+        if self._barren_bytes > BARREN_BYTES:
+            self._end_badly("its headers are too long")
+            return
         self._wake()
+
+    def _end_badly(self, problem: str) -> None:
+        self.end(BadAnswer(problem))
+        self.close()
 
     def end(self, error: Exception | None) -> None:
         """The connection has ended. So does an answer that does not say how long it is."""
@@ -193,9 +204,6 @@ class UpstreamReply:
             self.may_use_again = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > HEADER_BYTES:
-            raise BadAnswer("its headers are too long")
         if not self.status:  # later ones are trailers
             self.raw_headers.append((name, value))
 
@@ -203,6 +211,8 @@ class UpstreamReply:
         if self._parser is None or self.status:
             return
         status = self._parser.get_status_code()
+        if status < 100:  # with 0 the answer would look as if it had not begun
+            raise BadAnswer(f"its status is {status}")
         if 100 <= status < 200 and status != 101:  # a hint, and the answer follows
             self.raw_headers.clear()
             return
@@ -215,6 +225,7 @@ class UpstreamReply:
     def on_body(self, body: bytes) -> None:
         if self.is_complete:
             return
+        self._barren_bytes = 0
         self._pieces.append(body)
         self._size += len(body)
         if self._size > UNREAD_BYTES:
@@ -289,8 +300,12 @@ class UpstreamConnection(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def close(self) -> None:
+        """Close the connection now.
+
+        Otherwise a body that the upstream does not read would be held until it does.
+        """
         self._reply = None
-        self._transport.close()
+        self._transport.abort()
 
     def release(self) -> None:
         """Wait for the next request."""
@@ -343,7 +358,7 @@ class UpstreamConnections:
     """The connections of one gateway process to all of its upstreams."""
 
     def __init__(self) -> None:
-        self._idle: dict[Origin, deque[UpstreamConnection]] = {}
+        self._idle: defaultdict[Origin, deque[UpstreamConnection]] = defaultdict(deque)
 
     async def ask(
         self,
@@ -375,12 +390,16 @@ class UpstreamConnections:
             is_chunked = True
             lines.append(b"transfer-encoding: chunked")
         head = b"\r\n".join(lines) + b"\r\n\r\n"
-        connection = self._take_idle(origin) or await self._connect(origin)
+        connection = None
+        if isinstance(body, bytes):  # a body that passes through cannot be sent again if the server has left
+            connection = self._take_idle(origin)
+        if connection is None:
+            connection = await self._connect(origin)
         return await connection.ask(head, body, has_no_body=method == "HEAD", is_chunked=is_chunked)
 
     def _take_idle(self, origin: Origin) -> UpstreamConnection | None:
         """The connection that was used last, if it is still there. Those that are too old are closed."""
-        idle = self._idle.setdefault(origin, deque())
+        idle = self._idle[origin]
         while idle and idle[0].idle_since < monotonic() - IDLE_SECONDS:
             idle.popleft().close()
         while idle:
