@@ -17,6 +17,13 @@ from tests.gateway.upstream_stub import Stub, run_stub
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """Both event loops: the gateway runs on uvloop, whose connections have rules of their own."""
+    return "asyncio", {"use_uvloop": request.param}
+
+
 PROBE = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -100,7 +107,7 @@ async def test_a_client_that_takes_nothing_loses_its_connection(monkeypatch: pyt
                 b"HTTP/1.1 200 OK\r\ncontent-length: 90000000\r\n\r\n" + b"x" * (16 << 20)
             )
             assert await until(lambda: not gateway.server.server_state.connections, 10)
-        assert upstream.left == 1
+        assert await until(lambda: upstream.left == 1, 5)
 
 
 async def test_a_body_that_an_upstream_does_not_read_is_not_held_after_its_request() -> None:
@@ -246,3 +253,20 @@ async def test_a_streamed_body_is_never_sent_to_a_server_that_may_have_left() ->
             assert b"HTTP/1.1 200 OK" in await reader.read()
             writer.close()
     assert len(served) == 2
+
+
+async def test_an_upstream_that_drops_a_body_that_is_still_coming_is_a_502() -> None:
+    async def drop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    async with await asyncio.start_server(drop, "127.0.0.1") as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with run_gateway(settings_for(url)) as gateway:
+            reader, writer = await connect(gateway)
+            writer.write(post(b"/v1/files", CLOSE)[:-10])
+            await asyncio.sleep(0.2)
+            writer.write(BODY[-10:])
+            assert (await reader.read()).startswith(b"HTTP/1.1 502 ")
+            assert not gateway.events("failed")
+            writer.close()

@@ -25,6 +25,13 @@ from tests.gateway.test_security import make_certificate
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """Both event loops: the gateway runs on uvloop, whose connections have rules of their own."""
+    return "asyncio", {"use_uvloop": request.param}
+
+
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
@@ -278,6 +285,7 @@ async def test_a_server_that_takes_no_connection_is_told_with_its_cause(
     assert isinstance(caught.value.__cause__, OSError)
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvloop asks the system for addresses
 async def test_another_address_of_a_server_is_tried_if_the_first_takes_no_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -340,6 +348,7 @@ async def test_an_answer_that_is_left_twice_takes_no_connection_from_the_next_on
     assert [len(heads) for heads in upstream.heads] == [2, 1]
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvloop asks the system for addresses
 async def test_an_address_that_swallows_everything_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some networks have IPv6 addresses and no way there: no answer comes, and no error."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, socket.socket() as waiting:

@@ -275,8 +275,8 @@ def _join_writes(cycle: RequestResponseCycle) -> None:
 class BoundedProtocol(HttpToolsProtocol):
     """Uvicorn's protocol with a deadline for the headers of a request, and a limit on their size.
 
-    `_link` belongs to the newest request, as uvicorn's `cycle` does. `_unanswered` are those of all requests
-    that have no whole answer yet, in their order: a client may send some before it has the first answer.
+    `_link` belongs to the newest request, as uvicorn's `cycle` does. `_unanswered` are the cycles of all
+    requests without a whole answer, in their order: a client may send some before it has the first answer.
     `_barren_bytes` came since the parser last found something.
     """
 
@@ -290,7 +290,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._last_head = LastHead()
-        self._unanswered: deque[ClientLink] = deque()
+        self._unanswered: deque[RequestResponseCycle] = deque()
         self.headers = []
         self._start_timer()
 
@@ -298,7 +298,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_timer()
         self.pipeline.clear()
         super().connection_lost(exc)
-        for link in self._unanswered:  # uvicorn tells the newest request only
+        for cycle in self._unanswered:  # uvicorn tells the newest one only
+            cycle.disconnected = True
+            cycle.message_event.set()
+            link: ClientLink = cycle.scope[LINK]  # type: ignore[literal-required]
             link.note_leaving()
 
     def timeout_keep_alive_handler(self) -> None:
@@ -386,7 +389,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 join_writes=partial(_join_writes, self.cycle),
                 abort=self.transport.abort,
             )
-            self._unanswered.append(self._link)
+            self._unanswered.append(self.cycle)
             self.scope[LINK] = self._link  # type: ignore[literal-required]
 
     def on_body(self, body: bytes) -> None:

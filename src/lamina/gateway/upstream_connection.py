@@ -315,7 +315,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._idle.append(self)
 
     async def ask(
-        self, head: bytes, body: bytes | AsyncIterator[bytes], *, has_no_body: bool, is_chunked: bool
+        self, head: bytes, body: bytes | AsyncIterator[bytes], *, has_no_body: bool
     ) -> UpstreamReply:
         """Send a request. Returns its answer as soon as that has begun."""
         reply = UpstreamReply(self, has_no_body=has_no_body)
@@ -324,7 +324,7 @@ class UpstreamConnection(asyncio.Protocol):
         try:
             if not isinstance(body, bytes):
                 self._transport.write(head)
-                await self._write_pieces(body, reply, is_chunked=is_chunked)
+                await self._write_pieces(body, reply)
             elif len(body) <= JOINED_BODY:
                 self._transport.write(head + body)
             else:
@@ -336,22 +336,23 @@ class UpstreamConnection(asyncio.Protocol):
             raise
         return reply
 
-    async def _write_pieces(
-        self, pieces: AsyncIterator[bytes], reply: UpstreamReply, *, is_chunked: bool
-    ) -> None:
+    async def _write_pieces(self, pieces: AsyncIterator[bytes], reply: UpstreamReply) -> None:
         """Send a body as it comes, until its end or until the upstream has answered."""
         async for piece in pieces:
-            data = piece
-            if is_chunked:
-                data = b"%x\r\n%b\r\n" % (len(piece), piece)
-            self._transport.write(data)
+            if self.is_open:  # it may have ended meanwhile, and uvloop refuses to write then
+                self._transport.write(piece)
             if self._writable is not None:
                 await self._writable
             if reply.status or not self.is_open:
                 return
-        if is_chunked:
-            self._transport.write(b"0\r\n\r\n")
         self._has_sent_all = True
+
+
+async def _frame_chunks(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The pieces of a body whose length nobody knows, each with its own, and the end."""
+    async for piece in pieces:
+        yield b"%x\r\n%b\r\n" % (len(piece), piece)
+    yield b"0\r\n\r\n"
 
 
 class UpstreamConnections:
@@ -379,7 +380,6 @@ class UpstreamConnections:
             lines.append(b"%b: %b" % (name, value))
         if origin.credentials and b"authorization" not in names:
             lines.append(b"authorization: Basic %b" % b64encode(origin.credentials))
-        is_chunked = False
         if isinstance(body, bytes):
             lines.append(b"content-length: %d" % len(body))
         elif body is None:
@@ -387,7 +387,7 @@ class UpstreamConnections:
             if method in ("POST", "PUT", "PATCH"):  # some servers ask for it
                 lines.append(b"content-length: 0")
         elif b"content-length" not in names:
-            is_chunked = True
+            body = _frame_chunks(body)
             lines.append(b"transfer-encoding: chunked")
         head = b"\r\n".join(lines) + b"\r\n\r\n"
         connection = None
@@ -395,7 +395,7 @@ class UpstreamConnections:
             connection = self._take_idle(origin)
         if connection is None:
             connection = await self._connect(origin)
-        return await connection.ask(head, body, has_no_body=method == "HEAD", is_chunked=is_chunked)
+        return await connection.ask(head, body, has_no_body=method == "HEAD")
 
     def _take_idle(self, origin: Origin) -> UpstreamConnection | None:
         """The connection that was used last, if it is still there. Those that are too old are closed."""
