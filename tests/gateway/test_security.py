@@ -447,6 +447,7 @@ def test_a_wrong_setting_fails_with_its_line(text: str, line: int, problem: str,
     [
         ({"url": "api.anthropic.com", "profile": "anthropic"}, "address of a server"),
         ({"url": "file:///etc/passwd", "profile": "anthropic"}, "address of a server"),
+        ({"url": "http://user:secret@x", "profile": "openai"}, "the address has a user name or a password"),
         ({"url": "http://x:99999", "profile": "openai"}, "not the address of a server"),
         ({"url": "http://a..b", "profile": "openai"}, "not the address of a server"),
         ({"url": "http://[::1", "profile": "openai"}, "not the address of a server"),

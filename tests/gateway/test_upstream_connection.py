@@ -306,7 +306,6 @@ async def test_another_address_of_a_server_is_tried_if_the_first_takes_no_connec
         ("https://api.anthropic.com", "api.anthropic.com", 443, "api.anthropic.com", ""),
         ("http://[::1]:8000/v1/", "::1", 8000, "[::1]:8000", "/v1"),
         ("http://bücher.example", "xn--bcher-kva.example", 80, "xn--bcher-kva.example", ""),
-        ("http://user:p%40ss@proxy.test/x", "proxy.test", 80, "proxy.test", "/x"),
     ],
 )
 def test_the_server_of_an_address_is_read(
@@ -314,18 +313,7 @@ def test_the_server_of_an_address_is_read(
 ) -> None:
     origin = read_origin(address)
     assert (origin.host, origin.port, origin.authority, origin.base) == (host, port, authority, base)
-    assert origin.credentials == (b"user:p@ss" if "user" in address else b"")
     assert origin.is_secure is address.startswith("https")
-
-
-async def test_credentials_of_an_address_are_sent_unless_the_client_has_its_own() -> None:
-    async with serve(OK, OK) as upstream:
-        origin = read_origin(upstream.url.replace("//", "//user:pass@"))
-        for headers in ([], [(b"authorization", b"Bearer own")]):
-            await read_all(await upstream.connections.ask("GET", origin, b"/", headers, None))
-    [[first, second]] = upstream.heads
-    assert b"authorization: Basic dXNlcjpwYXNz\r\n" in first
-    assert second.lower().count(b"authorization") == 1
 
 
 async def test_a_connection_whose_answer_nobody_read_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:

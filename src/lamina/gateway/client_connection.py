@@ -73,7 +73,7 @@ class ClientLink:
 
 
 class ClientConnection:
-    """Reads from one client. `body_is_read` says whether all of its body has been read."""
+    """Reads from one client."""
 
     def __init__(
         self, receive: Receive, headers: Headers, settings: GatewaySettings, link: ClientLink
@@ -86,7 +86,7 @@ class ClientConnection:
         if self._encoding:
             self._most_unpacked *= limits.UNPACKED_BODIES
         self._link = link
-        self.body_is_read = False
+        self._body_is_read = False
 
     async def read_body(self, ticket: BodyTicket) -> bytes:
         """The whole body, as large as the limit allows and no slower than the deadline.
@@ -113,7 +113,7 @@ class ClientConnection:
     async def _join_pieces(self, ticket: BodyTicket) -> bytes:
         pieces: list[bytes] = []
         size = 0
-        while not self.body_is_read:
+        while not self._body_is_read:
             pieces.append(await self._read_piece())
             size += len(pieces[-1])
             if size > self._most_bytes:
@@ -140,7 +140,7 @@ class ClientConnection:
 
     async def read_pieces(self) -> AsyncIterator[bytes]:
         """The body in the pieces in which it arrives."""
-        while not self.body_is_read:
+        while not self._body_is_read:
             piece = await self._read_piece()
             if piece:
                 yield piece
@@ -149,7 +149,7 @@ class ClientConnection:
         message = await self._receive()
         if message["type"] == "http.disconnect":
             raise ClientGone("before its request was read")
-        self.body_is_read = not message.get("more_body")
+        self._body_is_read = not message.get("more_body")
         piece: bytes = message.get("body", b"")
         return piece
 

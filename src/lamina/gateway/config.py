@@ -238,6 +238,9 @@ def _digest_guessed_tokens() -> frozenset[str]:
 
 
 def _check_upstream(upstream: UpstreamSettings, place: str, environment: Mapping[str, str]) -> None:
+    if "@" in upstream.url:  # not quoted: it may have a password
+        hint = "name the environment variable with the key as `key_env`"
+        raise BadInput("the address has a user name or a password", place=f"{place}.url", hint=hint)
     if not _names_server(upstream.url):
         hint = "write it like https://api.anthropic.com"
         raise BadInput(f"{upstream.url!r} is not the address of a server", place=f"{place}.url", hint=hint)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from base64 import b64encode
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator
 from functools import cache, lru_cache
 from time import monotonic
 from typing import NamedTuple
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import urlsplit
 
 import httptools
 from aiohappyeyeballs import start_connection
@@ -62,7 +61,6 @@ class Origin(NamedTuple):
     host: str
     port: int
     authority: str
-    credentials: bytes
     base: str
 
 
@@ -77,10 +75,7 @@ def read_origin(address: str) -> Origin:
     if parts.port is not None:
         port = parts.port
         authority = f"{authority}:{port}"
-    credentials = b""
-    if parts.username:
-        credentials = b"%b:%b" % (unquote_to_bytes(parts.username), unquote_to_bytes(parts.password or ""))
-    return Origin(is_secure, host, port, authority, credentials, parts.path.rstrip("/"))
+    return Origin(is_secure, host, port, authority, parts.path.rstrip("/"))
 
 
 class UpstreamReply:
@@ -378,8 +373,6 @@ class UpstreamConnections:
                 raise ValueError(f"the header {name.decode('latin-1')} has a line break")
             names.add(name)
             lines.append(b"%b: %b" % (name, value))
-        if origin.credentials and b"authorization" not in names:
-            lines.append(b"authorization: Basic %b" % b64encode(origin.credentials))
         if isinstance(body, bytes):
             lines.append(b"content-length: %d" % len(body))
         elif body is None:
