@@ -22,7 +22,7 @@ sha256 = "%s"
 workspace = "team"
 
 [upstreams.claude]
-url = "https://me:secret@example.org"
+url = "https://example.org"
 profile = "anthropic"
 """ % ("a" * 64)
 

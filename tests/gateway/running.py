@@ -142,13 +142,13 @@ async def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
 def make_link() -> ClientLink:
     """A link of a server that reads and writes nothing."""
     flow: Any = SimpleNamespace(write_paused=False, resume_reading=lambda: None)
-    return ClientLink(flow, LastHead(), lambda: None)
+    return ClientLink(flow, LastHead(), join_writes=lambda: None, abort=lambda: None)
 
 
 def make_writer(send: Send) -> AnswerWriter:
     """A writer for a client that takes everything."""
     link = make_link()
-    return AnswerWriter(send, link.flow, link.join_writes)
+    return AnswerWriter(send, link.flow, link.join_writes, link.abort)
 
 
 def make_conversation(**state: Any) -> LiveConversation:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from lamina.core import Counter
 from lamina.errors import BadInput
 from lamina.fitting import Policy
 from lamina.gateway import GatewaySettings, serving
-from lamina.gateway.config import UpstreamSettings
+from lamina.gateway.config import AccessToken, UpstreamSettings
 from tests.gateway.growing import messages_request
 from tests.gateway.running import proxied
 from tests.gateway.test_conversations import SMALL, post
@@ -147,3 +148,19 @@ def test_a_policy_with_a_function_is_for_one_process_only(
     with pytest.raises(BadInput, match="counter is not plain data"):
         serving.serve(settings=settings, policy=policy)
     assert not started
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ({"journal": "/"}, "cannot be written: Is a directory; name a file"),
+        ({"journal": "a\0b"}, "cannot be written: embedded null byte"),
+        ({"host": "*", "tokens": (AccessToken(sha256="a" * 64),)}, "is not an address; give an address"),
+    ],
+)
+def test_what_cannot_be_opened_is_refused_at_the_start(
+    setting: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    settings = GatewaySettings(store=str(tmp_path / "gateway.db"), port=0, **setting)
+    with pytest.raises(BadInput, match=problem):
+        serving.check_start(settings, {})

@@ -185,6 +185,18 @@ async def test_a_second_failure_is_passed_on_and_what_would_take_too_long_is_not
         assert tries == (2 if status in (502, 503) else 1)
 
 
+@pytest.mark.parametrize(("method", "path", "tries"), [("POST", "/v1/threads", 1), ("GET", "/v1/threads", 2)])
+async def test_a_body_that_passes_unread_is_sent_once(
+    method: str, path: str, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_answer, "PAUSE_SECONDS", 0.01)
+    async with proxied() as (stub, gateway, client):
+        stub.play(drop)
+        async with client.request(method, f"{gateway.url}{path}") as answer:
+            assert answer.status == (502 if tries == 1 else 200)
+        assert len(stub.seen) == tries
+
+
 async def test_nothing_is_asked_again_once_the_client_has_got_a_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_answer, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(limits, "KEEP_ALIVE_SECONDS", 0.05)

@@ -31,13 +31,21 @@ class ClientLink:
 
     `wants_whole_body`: the reader need not be woken for each piece. `body_is_complete`: nothing of it is
     still to come. `has_left`: the client has closed the connection. `flow` and `last_head` belong to the
-    connection. `join_writes` has the head of the answer written with its body.
+    connection. `join_writes` has the head of the answer written with its body, `abort` drops the connection.
     """
 
-    def __init__(self, flow: Flow, last_head: LastHead, join_writes: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        last_head: LastHead,
+        *,
+        join_writes: Callable[[], None],
+        abort: Callable[[], None],
+    ) -> None:
         self.flow = flow
         self.last_head = last_head
         self.join_writes = join_writes
+        self.abort = abort
         self._on_leaving: Callable[[], object] | None = None
         self.wants_whole_body = False
         self.body_is_complete = False
@@ -65,7 +73,7 @@ class ClientLink:
 
 
 class ClientConnection:
-    """Reads from one client. `body_is_read` says whether all of its body has been read."""
+    """Reads from one client."""
 
     def __init__(
         self, receive: Receive, headers: Headers, settings: GatewaySettings, link: ClientLink
@@ -78,7 +86,7 @@ class ClientConnection:
         if self._encoding:
             self._most_unpacked *= limits.UNPACKED_BODIES
         self._link = link
-        self.body_is_read = False
+        self._body_is_read = False
 
     async def read_body(self, ticket: BodyTicket) -> bytes:
         """The whole body, as large as the limit allows and no slower than the deadline.
@@ -105,7 +113,7 @@ class ClientConnection:
     async def _join_pieces(self, ticket: BodyTicket) -> bytes:
         pieces: list[bytes] = []
         size = 0
-        while not self.body_is_read:
+        while not self._body_is_read:
             pieces.append(await self._read_piece())
             size += len(pieces[-1])
             if size > self._most_bytes:
@@ -132,7 +140,7 @@ class ClientConnection:
 
     async def read_pieces(self) -> AsyncIterator[bytes]:
         """The body in the pieces in which it arrives."""
-        while not self.body_is_read:
+        while not self._body_is_read:
             piece = await self._read_piece()
             if piece:
                 yield piece
@@ -141,7 +149,7 @@ class ClientConnection:
         message = await self._receive()
         if message["type"] == "http.disconnect":
             raise ClientGone("before its request was read")
-        self.body_is_read = not message.get("more_body")
+        self._body_is_read = not message.get("more_body")
         piece: bytes = message.get("body", b"")
         return piece
 

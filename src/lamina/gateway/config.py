@@ -238,9 +238,10 @@ def _digest_guessed_tokens() -> frozenset[str]:
 
 
 def _check_upstream(upstream: UpstreamSettings, place: str, environment: Mapping[str, str]) -> None:
-    parts = urlsplit(upstream.url)
-    names_server = parts.scheme in ("http", "https") and parts.hostname
-    if not names_server or parts.query or parts.fragment:
+    if "@" in upstream.url:  # not quoted: it may have a password
+        hint = "name the environment variable with the key as `key_env`"
+        raise BadInput("the address has a user name or a password", place=f"{place}.url", hint=hint)
+    if not _names_server(upstream.url):
         hint = "write it like https://api.anthropic.com"
         raise BadInput(f"{upstream.url!r} is not the address of a server", place=f"{place}.url", hint=hint)
     if not _PREFIX.fullmatch(upstream.prefix):
@@ -249,6 +250,18 @@ def _check_upstream(upstream: UpstreamSettings, place: str, environment: Mapping
     if upstream.key_env and not environment.get(upstream.key_env):
         hint = "export it before you start the gateway"
         raise BadInput(f"${upstream.key_env} is not set", place=f"{place}.key_env", hint=hint)
+
+
+def _names_server(url: str) -> bool:
+    """Whether requests can be sent to an address: its path stands in each of them, before their own."""
+    try:
+        parts = urlsplit(url)
+        has_host = bool((parts.hostname or "").encode("idna")) and parts.port != 0
+    except ValueError:  # a port above 65,535, a name with two dots in a row
+        return False
+    if not has_host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
+        return False
+    return parts.path.isascii() and parts.path.isprintable() and " " not in parts.path
 
 
 @lru_cache(maxsize=256)

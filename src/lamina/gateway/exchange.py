@@ -54,7 +54,7 @@ async def _answer_traced(
 ) -> None:
     path = scope["path"]
     link: ClientLink = scope[LINK]
-    writer = AnswerWriter(send, link.flow, link.join_writes)
+    writer = AnswerWriter(send, link.flow, link.join_writes, link.abort)
     try:
         head = link.last_head.read(scope["headers"], gateway.settings)
         _refuse_path(path)
@@ -148,7 +148,7 @@ class ProxiedExchange:
     async def run(self) -> None:
         """Answer the request, or stop as soon as the client goes away."""
         if self._request.passes_unread:
-            await self._pass_through()
+            await self._client.work_until_left(self._pass_through())
             return
         gateway = self._gateway
         with BodyTicket(gateway.bodies) as ticket:
@@ -303,11 +303,7 @@ class ProxiedExchange:
             outcome="passed",
         )
         async with self._ask(upstream, body, headers) as answer:
-            relay = relay_unread(self._writer, answer)
-            if body is None or self._client.body_is_read:  # a client that goes away cancels the upstream
-                await self._client.work_until_left(relay)
-            else:  # what is left of the body may be read by one only
-                await relay
+            await relay_unread(self._writer, answer)
 
     def _choose_unread(self) -> Upstream:
         route = self._request.route

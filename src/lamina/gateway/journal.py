@@ -98,6 +98,11 @@ class JournalFile:
         self._path = path
         self._descriptor = -1
 
+    def check(self) -> None:
+        """Open the file once. Raises OSError or ValueError if it cannot be written."""
+        self._open()
+        self._close()
+
     def append(self, line: bytes) -> None:
         try:
             if self._descriptor < 0:

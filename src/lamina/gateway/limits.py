@@ -31,6 +31,9 @@ VALUES = 100_000
 CONNECTIONS = 1_000
 """Open connections of one process, which may have 1,024 files by default on Linux."""
 
+PIPELINED = 16
+"""Requests of one connection that wait for an answer. uvicorn reads on after each answer, without a limit."""
+
 REQUESTS = 256
 """Requests of one workspace at a time, so that it leaves room for the others."""
 

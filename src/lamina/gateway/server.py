@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
@@ -274,30 +275,47 @@ def _join_writes(cycle: RequestResponseCycle) -> None:
 class BoundedProtocol(HttpToolsProtocol):
     """Uvicorn's protocol with a deadline for the headers of a request, and a limit on their size.
 
-    `_link` belongs to the newest request, as uvicorn's `cycle` does.
+    `_link` belongs to the newest request, as uvicorn's `cycle` does. `_unanswered` are the cycles of all
+    requests without a whole answer, in their order: a client may send some before it has the first answer.
+    `_barren_bytes` came since the parser last found something.
     """
 
     _header_timer: asyncio.TimerHandle | None = None
     _header_bytes = 0
     _header_count = 0
+    _barren_bytes = 0
     _reads_headers = False
     _link: ClientLink | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._last_head = LastHead()
+        self._unanswered: deque[RequestResponseCycle] = deque()
         self.headers = []
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self.pipeline.clear()
         super().connection_lost(exc)
-        if self._link is not None and self.cycle.disconnected:
-            self._link.note_leaving()
+        for cycle in self._unanswered:  # uvicorn tells the newest one only
+            cycle.disconnected = True
+            cycle.message_event.set()
+            link: ClientLink = cycle.scope[LINK]  # type: ignore[literal-required]
+            link.note_leaving()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Drop a silent connection. If it was closed, a client that reads nothing could hold it for ever."""
+        self.transport.abort()
+
+    def on_response_complete(self) -> None:
+        self._unanswered.popleft()
+        super().on_response_complete()
 
     def on_message_begin(self) -> None:
         self._header_bytes = 0
         self._header_count = 0
+        self._barren_bytes = 0
         self._reads_headers = True
         super().on_message_begin()
 
@@ -308,17 +326,28 @@ class BoundedProtocol(HttpToolsProtocol):
         parser then takes its body for that protocol. So such a request is read once more without the offer.
         """
         self._unset_keepalive_if_required()
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as offer:
-            if self._offers_other_protocol():
-                self._read_without_offer(data[offer.args[0] :])
-        except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
+        self._barren_bytes += len(data)
+        while data and not self.transport.is_closing():
+            try:
+                self.parser.feed_data(data)
+                break
+            except httptools.HttpParserUpgrade as offer:
+                if not self._offers_other_protocol():
+                    break
+                data = self._write_without_offer() + data[offer.args[0] :]
+            except httptools.HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
         if len(self.headers) > self._header_count:  # unfinished, or after a body
             self._count_headers()
-        if self._reads_headers and self._header_timer is None:
+        if self._barren_bytes > 2 * limits.HEADER_BYTES:  # the parser keeps a header until its line ends
+            self._refuse(b"431 Request Header Fields Too Large")
+        if self._header_timer is None and (self._reads_headers or self._is_idle):
             self._start_timer()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing is to be answered or read. What came then are blank lines before a request."""
+        return self._link is not None and self._link.body_is_complete and not self._unanswered
 
     def _offers_other_protocol(self) -> bool:
         """Whether the parser stops after the headers. Websockets have no body, and are refused later."""
@@ -326,7 +355,8 @@ class BoundedProtocol(HttpToolsProtocol):
             return False
         return self._get_upgrade() not in (None, b"websocket")  # CONNECT has no such header
 
-    def _read_without_offer(self, rest: bytes) -> None:
+    def _write_without_offer(self) -> bytes:
+        """The head of the request, for a new parser."""
         head = [self.parser.get_method(), b" ", self.url, b" HTTP/1.1\r\n"]
         for name, value in self.headers:
             if name == b"connection" and "close" in lower_ascii(value.decode("latin-1")):
@@ -334,27 +364,37 @@ class BoundedProtocol(HttpToolsProtocol):
             if name not in _OFFER_HEADERS:
                 head += [name, b": ", value, b"\r\n"]
         self.parser = httptools.HttpRequestParser(self)
-        self.data_received(b"".join(head) + b"\r\n" + rest)
+        return b"".join(head) + b"\r\n"
 
     def on_message_complete(self) -> None:
         if self._offers_other_protocol():
             return
         super().on_message_complete()
+        self._barren_bytes = 0
         if self._link is not None:
             self._link.body_is_complete = True
 
     def on_headers_complete(self) -> None:
         self._reads_headers = False
+        self._barren_bytes = 0
         self._count_headers()
         self._stop_timer()
+        if len(self._unanswered) > limits.PIPELINED:
+            self.transport.abort()
         if not self.transport.is_closing() and not self._offers_other_protocol():
             super().on_headers_complete()
-            join_writes = partial(_join_writes, self.cycle)
-            self._link = ClientLink(self.flow, self._last_head, join_writes)
+            self._link = ClientLink(
+                self.flow,
+                self._last_head,
+                join_writes=partial(_join_writes, self.cycle),
+                abort=self.transport.abort,
+            )
+            self._unanswered.append(self.cycle)
             self.scope[LINK] = self._link  # type: ignore[literal-required]
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body. uvicorn would stop reading after each 64 KiB, and begin again at once."""
+        self._barren_bytes = 0
         cycle = self.cycle
         if cycle.response_complete:
             return

@@ -17,6 +17,7 @@ import msgspec
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy, choose_policy
 from lamina.gateway.config import GatewaySettings, check_settings, load_gateway_settings
+from lamina.gateway.journal import OFF, JournalFile
 from lamina.gateway.server import run_server
 from lamina.gateway.store_access import GatewayStore
 
@@ -61,6 +62,7 @@ def check_start(settings: GatewaySettings, environment: Mapping[str, str], path:
     if settings.workers > 1:
         _check_is_plain(settings)
     check_address(settings.host, settings.port)
+    check_journal(settings)
     anyio.run(check_store, settings)
 
 
@@ -82,10 +84,24 @@ def check_address(host: str, port: int) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
         try:
             probe.bind((host, port))
+        except socket.gaierror:
+            hint = "give an address of this machine, as 127.0.0.1, or 0.0.0.0 for all of them"
+            raise BadInput(f"{host!r} is not an address", place="host", hint=hint) from None
         except OSError as error:
             problem = f"port {port} of {host} cannot be used: {error.strerror}"
             hint = "stop what uses it, or give another --port"
             raise BadInput(problem, place="serve", hint=hint) from None
+
+
+def check_journal(settings: GatewaySettings) -> None:
+    """Raise BadInput if the file that the settings name cannot be written: nobody would notice later."""
+    if settings.journal in ("", OFF):
+        return
+    try:
+        JournalFile(Path(settings.journal).expanduser()).check()
+    except (OSError, ValueError) as error:  # ValueError: a null byte in its name
+        problem = f"{settings.journal!r} cannot be written: {error.args[-1]}"
+        raise BadInput(problem, place="journal", hint=f'name a file, or "{OFF}"') from None
 
 
 async def check_store(settings: GatewaySettings) -> None:

@@ -48,10 +48,13 @@ class AnswerWriter:
     `started` says whether a status has been sent.
     """
 
-    def __init__(self, send: Send, flow: Flow, join_writes: Callable[[], None]) -> None:
+    def __init__(
+        self, send: Send, flow: Flow, join_writes: Callable[[], None], abort: Callable[[], None]
+    ) -> None:
         self._send = send
         self._flow = flow
         self._join_writes = join_writes
+        self._abort = abort
         self._headers: list[tuple[bytes, bytes]] = []
         self._last_pieces: deque[bytes] = deque(maxlen=RECENT_PIECES)
         self._tail = b""
@@ -115,6 +118,7 @@ class AnswerWriter:
             async with asyncio.timeout(limits.CLIENT_SECONDS):
                 await self._send(message)
         except TimeoutError:
+            self._abort()  # a connection that is closed waits until the client has taken the rest
             raise ClientGone("the client takes nothing") from None
 
 

@@ -173,19 +173,23 @@ class UpstreamAnswer:
     async def _ask_with_comments(self) -> UpstreamReply:
         """Wait for the upstream's headers, with signs of life for a client that expects events."""
         asking = asyncio.ensure_future(self._send())
-        began = monotonic()
         try:
-            while not asking.done():
-                left = self._gateway.settings.first_byte_seconds - (monotonic() - began)
-                if left <= 0:
-                    raise self._too_late()
-                done, _ = await asyncio.wait({asking}, timeout=min(left, limits.KEEP_ALIVE_SECONDS))
-                if not done:
-                    await self._begin_early()
-            return asking.result()
-        finally:
-            if not asking.done():
-                asking.cancel()
+            await self._comment_until_answered(asking)
+        except BaseException:
+            asking.cancel()
+            asking.add_done_callback(_close_unread)
+            raise
+        return asking.result()
+
+    async def _comment_until_answered(self, asking: asyncio.Future[UpstreamReply]) -> None:
+        began = monotonic()
+        while not asking.done():
+            left = self._gateway.settings.first_byte_seconds - (monotonic() - began)
+            if left <= 0:
+                raise self._too_late()
+            done, _ = await asyncio.wait({asking}, timeout=min(left, limits.KEEP_ALIVE_SECONDS))
+            if not done:
+                await self._begin_early()
 
     def _too_late(self) -> Refusal:
         return Refusal(504, f"upstream {self._upstream.name!r} did not answer in time")
@@ -195,6 +199,12 @@ class UpstreamAnswer:
             headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
             await self._writer.start(200, headers)
         await self._writer.comment()
+
+
+def _close_unread(asking: asyncio.Future[UpstreamReply]) -> None:
+    """Close an answer that came in the moment in which the client left: nobody else has it."""
+    if not asking.cancelled() and asking.exception() is None:
+        asking.result().close()
 
 
 class DroppedConnection(BrokenOff):

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from base64 import b64encode
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator
 from functools import cache, lru_cache
 from time import monotonic
 from typing import NamedTuple
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import urlsplit
 
 import httptools
 from aiohappyeyeballs import start_connection
@@ -30,8 +29,11 @@ IDLE_SECONDS = 15.0
 NEXT_ADDRESS_SECONDS = 0.25
 """How long one address of a server is tried alone."""
 
-HEADER_BYTES = 256 << 10
-"""Bytes of all headers of an answer."""
+BARREN_BYTES = 256 << 10
+"""Bytes of an answer that may come without a byte of its body: headers, hints, trailers, chunk extensions.
+
+The parser keeps a header in memory until its line ends, however long that is.
+"""
 
 UNREAD_BYTES = 256 << 10
 """Bytes of an answer that wait to be passed on before no more are taken from the connection."""
@@ -59,7 +61,6 @@ class Origin(NamedTuple):
     host: str
     port: int
     authority: str
-    credentials: bytes
     base: str
 
 
@@ -74,10 +75,7 @@ def read_origin(address: str) -> Origin:
     if parts.port is not None:
         port = parts.port
         authority = f"{authority}:{port}"
-    credentials = b""
-    if parts.username:
-        credentials = b"%b:%b" % (unquote_to_bytes(parts.username), unquote_to_bytes(parts.password or ""))
-    return Origin(is_secure, host, port, authority, credentials, parts.path.rstrip("/"))
+    return Origin(is_secure, host, port, authority, parts.path.rstrip("/"))
 
 
 class UpstreamReply:
@@ -93,7 +91,7 @@ class UpstreamReply:
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self._size = 0
-        self._header_bytes = 0
+        self._barren_bytes = 0
         self._error: ConnectionError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self.may_use_again = False
@@ -160,14 +158,22 @@ class UpstreamReply:
         """Take what came from the upstream."""
         if self._parser is None:
             return
+        self._barren_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:  # a status of 101
             self.is_complete = True
         except httptools.HttpParserError as error:
-            self.end(BadAnswer(str(error)))
-            self.close()
+            self._end_badly(str(error))
+            return
+        if self._barren_bytes > BARREN_BYTES:
+            self._end_badly("its headers are too long")
+            return
         self._wake()
+
+    def _end_badly(self, problem: str) -> None:
+        self.end(BadAnswer(problem))
+        self.close()
 
     def end(self, error: Exception | None) -> None:
         """The connection has ended. So does an answer that does not say how long it is."""
@@ -193,9 +199,6 @@ class UpstreamReply:
             self.may_use_again = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > HEADER_BYTES:
-            raise BadAnswer("its headers are too long")
         if not self.status:  # later ones are trailers
             self.raw_headers.append((name, value))
 
@@ -203,6 +206,8 @@ class UpstreamReply:
         if self._parser is None or self.status:
             return
         status = self._parser.get_status_code()
+        if status < 100:  # with 0 the answer would look as if it had not begun
+            raise BadAnswer(f"its status is {status}")
         if 100 <= status < 200 and status != 101:  # a hint, and the answer follows
             self.raw_headers.clear()
             return
@@ -215,6 +220,7 @@ class UpstreamReply:
     def on_body(self, body: bytes) -> None:
         if self.is_complete:
             return
+        self._barren_bytes = 0
         self._pieces.append(body)
         self._size += len(body)
         if self._size > UNREAD_BYTES:
@@ -289,8 +295,12 @@ class UpstreamConnection(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def close(self) -> None:
+        """Close the connection now.
+
+        Otherwise a body that the upstream does not read would be held until it does.
+        """
         self._reply = None
-        self._transport.close()
+        self._transport.abort()
 
     def release(self) -> None:
         """Wait for the next request."""
@@ -300,7 +310,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._idle.append(self)
 
     async def ask(
-        self, head: bytes, body: bytes | AsyncIterator[bytes], *, has_no_body: bool, is_chunked: bool
+        self, head: bytes, body: bytes | AsyncIterator[bytes], *, has_no_body: bool
     ) -> UpstreamReply:
         """Send a request. Returns its answer as soon as that has begun."""
         reply = UpstreamReply(self, has_no_body=has_no_body)
@@ -309,7 +319,7 @@ class UpstreamConnection(asyncio.Protocol):
         try:
             if not isinstance(body, bytes):
                 self._transport.write(head)
-                await self._write_pieces(body, reply, is_chunked=is_chunked)
+                await self._write_pieces(body, reply)
             elif len(body) <= JOINED_BODY:
                 self._transport.write(head + body)
             else:
@@ -321,29 +331,30 @@ class UpstreamConnection(asyncio.Protocol):
             raise
         return reply
 
-    async def _write_pieces(
-        self, pieces: AsyncIterator[bytes], reply: UpstreamReply, *, is_chunked: bool
-    ) -> None:
+    async def _write_pieces(self, pieces: AsyncIterator[bytes], reply: UpstreamReply) -> None:
         """Send a body as it comes, until its end or until the upstream has answered."""
         async for piece in pieces:
-            data = piece
-            if is_chunked:
-                data = b"%x\r\n%b\r\n" % (len(piece), piece)
-            self._transport.write(data)
+            if self.is_open:  # it may have ended meanwhile, and uvloop refuses to write then
+                self._transport.write(piece)
             if self._writable is not None:
                 await self._writable
             if reply.status or not self.is_open:
                 return
-        if is_chunked:
-            self._transport.write(b"0\r\n\r\n")
         self._has_sent_all = True
+
+
+async def _frame_chunks(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The pieces of a body whose length nobody knows, each with its own, and the end."""
+    async for piece in pieces:
+        yield b"%x\r\n%b\r\n" % (len(piece), piece)
+    yield b"0\r\n\r\n"
 
 
 class UpstreamConnections:
     """The connections of one gateway process to all of its upstreams."""
 
     def __init__(self) -> None:
-        self._idle: dict[Origin, deque[UpstreamConnection]] = {}
+        self._idle: defaultdict[Origin, deque[UpstreamConnection]] = defaultdict(deque)
 
     async def ask(
         self,
@@ -362,9 +373,6 @@ class UpstreamConnections:
                 raise ValueError(f"the header {name.decode('latin-1')} has a line break")
             names.add(name)
             lines.append(b"%b: %b" % (name, value))
-        if origin.credentials and b"authorization" not in names:
-            lines.append(b"authorization: Basic %b" % b64encode(origin.credentials))
-        is_chunked = False
         if isinstance(body, bytes):
             lines.append(b"content-length: %d" % len(body))
         elif body is None:
@@ -372,15 +380,19 @@ class UpstreamConnections:
             if method in ("POST", "PUT", "PATCH"):  # some servers ask for it
                 lines.append(b"content-length: 0")
         elif b"content-length" not in names:
-            is_chunked = True
+            body = _frame_chunks(body)
             lines.append(b"transfer-encoding: chunked")
         head = b"\r\n".join(lines) + b"\r\n\r\n"
-        connection = self._take_idle(origin) or await self._connect(origin)
-        return await connection.ask(head, body, has_no_body=method == "HEAD", is_chunked=is_chunked)
+        connection = None
+        if isinstance(body, bytes):  # a body that passes through cannot be sent again if the server has left
+            connection = self._take_idle(origin)
+        if connection is None:
+            connection = await self._connect(origin)
+        return await connection.ask(head, body, has_no_body=method == "HEAD")
 
     def _take_idle(self, origin: Origin) -> UpstreamConnection | None:
         """The connection that was used last, if it is still there. Those that are too old are closed."""
-        idle = self._idle.setdefault(origin, deque())
+        idle = self._idle[origin]
         while idle and idle[0].idle_since < monotonic() - IDLE_SECONDS:
             idle.popleft().close()
         while idle:
