@@ -261,7 +261,7 @@ def _names_server(url: str) -> bool:
         return False
     if not has_host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
         return False
-    return parts.path.isascii() and parts.path.isprintable() and " " not in parts.path
+    return all("!" <= character <= "~" for character in parts.path)
 
 
 @lru_cache(maxsize=256)
