@@ -240,7 +240,11 @@ def read_kept(address: str) -> list[Kept]:
 
 
 def describe_kept(address: str) -> list[Json]:
-    """What is stored, without what is a door's own: names, ids, times."""
+    """What is stored, without what is a door's own: names, ids, times.
+
+    A gateway stores what a cut lowers before it sends the request. If that is refused and the next cut is
+    another one, a later cut may lower the same segment again, and it is stored twice.
+    """
     kept = read_kept(address)
     numbers = {each.name: number for number, each in enumerate(kept)}
     described: list[Json] = []
@@ -279,7 +283,7 @@ def describe_kept(address: str) -> list[Json]:
                 "title": state.title,
                 "model": state.model,
                 "inherited": state.inherited_cuts,
-                "lowered": sorted(segment.decode() for segment in record.segments),
+                "lowered": sorted({segment.decode() for segment in record.segments}),
                 "calls": calls,
             }
         )

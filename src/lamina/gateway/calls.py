@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 
-from lamina.conversations.recall_loop import RecallPlace, splice_exchanges
+from lamina.conversations.recall_loop import RecallPlace, place_after, splice_exchanges
+from lamina.conversations.recognise import names_conversation
 from lamina.conversations.record import is_compaction
+from lamina.conversations.request_digests import RequestDigests
 from lamina.conversations.store import changes_requests
 from lamina.core.values import Cut, Ledger
 from lamina.dialects.json_values import MODEL_FIELDS
@@ -155,6 +157,10 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if spliced is self.request:
             return self
         return msgspec.structs.replace(self, request=dict(spliced), is_spliced=True)
+
+    def find_place(self, digests: RequestDigests, group: str) -> RecallPlace | None:
+        """Where the recalls of the model belong in the client's request."""
+        return place_after(self.incoming.request, digests, is_named=names_conversation(group))
 
     def unchanged(self) -> OutgoingRequest:
         """Send the request as it is here. Nobody knows its conversation."""

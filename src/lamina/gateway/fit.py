@@ -20,8 +20,6 @@ import msgspec
 from anyio import to_thread
 
 from lamina.caches.lifetimes import FOR_EVER
-from lamina.conversations.recall_loop import place_after
-from lamina.conversations.recognise import names_conversation
 from lamina.conversations.recorder import encode_lowered
 from lamina.conversations.request_digests import count_shared_links
 from lamina.conversations.shelf import TRIES
@@ -298,8 +296,7 @@ class Fitter:
         outgoing = self._fitter.send_fitted(call, conversation, fitted, state.requests, _find_basis(match))
         self._note_count(call, conversation, fitted)
         self._advance(call, match, state, outgoing.request)
-        is_named = names_conversation(state.group)
-        place = place_after(call.incoming.request, match.digests, is_named=is_named)
+        place = call.find_place(match.digests, state.group)
         return msgspec.structs.replace(outgoing, place=place, new_segments=match.new_segments)
 
     async def _save_in_time(

@@ -174,8 +174,10 @@ class SentCalls:
             conversation.state = next_state
             conversation.note_sent(outgoing.request)
             conversation.tokens = 0
+            # A request that was passed has no place yet, and this one may have the recall tool.
+            place = call.find_place(conversation.digests, next_state.group)
         tried = (*sent.tried, refusal.why)
-        return msgspec.structs.replace(outgoing, place=sent.place, why=refusal.why, tried=tried)
+        return msgspec.structs.replace(outgoing, place=place, why=refusal.why, tried=tried)
 
     def record_if_free(self, sent: OutgoingRequest, usage: Usage) -> bool:
         """Learn from what the upstream reported. False if another request holds the conversation now."""
