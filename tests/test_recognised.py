@@ -161,6 +161,16 @@ def test_the_longer_of_two_that_share_something_is_nearest() -> None:
     assert recognise(rewound, [("long", long), ("short", short)]) == ("forks", "long", 5)
 
 
+def test_a_run_that_repeats_another_is_one_conversation_of_its_own() -> None:
+    """With the same answers, each of its requests has more in common with the first run than with its own."""
+    first_run = digests_of("a", "b", "c", "d", "e", "f", "g")
+    last_request = digests_of("a", "b", "c")
+    repeated = digests_of("a", "b", "c", "d", "e")
+    assert recognise(repeated, [("first", first_run), ("second", last_request)]) == ("continues", "second", 3)
+    # The first run was used later, so its client has gone back.
+    assert recognise(repeated, [("second", last_request), ("first", first_run)]) == ("forks", "first", 5)
+
+
 def test_a_conversation_that_only_begins_with_the_same_question_was_not_left() -> None:
     """Two people may ask the same first question under one system text: nothing of the other is deleted."""
     living = digests_of("a", "b", "c")

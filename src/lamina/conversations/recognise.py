@@ -10,6 +10,8 @@ most in common with is nearest:
   the other one left out of the common part.
 - Otherwise it is *new*.
 
+An evaluation that runs again repeats an older conversation step by step: it continues its own last request.
+
 A client that writes the time or a list of tasks into its system text sends the same conversation with another
 head, which is a recorded cut and no fork. Another user may also look like that: the same greeting, the same
 first answer, another system text. So a conversation that the request continues under the same system text is
@@ -22,7 +24,7 @@ clients name them (`read_user`), are never compared.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -112,11 +114,29 @@ def recognise(
     nearness, name = max(under_same_system or candidates, key=lambda candidate: candidate[0])
     if not nearness.continues:
         nearness, name = max(candidates, key=lambda candidate: candidate[0])
+        for other, other_name in candidates:
+            if _is_repeated_run(request, other, nearness):
+                nearness, name = other, other_name
     if nearness.continues:
         return Recognised("continues", name, nearness.shared)
     if nearness.shared > request.first_answer:
         return Recognised("forks", name, nearness.shared)
     return Recognised()
+
+
+def _is_repeated_run(request: RequestDigests, other: _Nearness, longest: _Nearness) -> bool:
+    """Whether a request is the next one of the `other` conversation, which repeats a longer one step by step.
+
+    An evaluation that runs again gets the same answers. Each of its requests has most in common with the run
+    before it, and would leave that as a fork of its own. A client that goes back from the longer conversation
+    used that one last, or adds more than one answer to the other.
+    """
+    if not other.continues or other.order < longest.order:
+        return False
+    new_segments = request.segments[other.shared :]
+    is_answer = [segment.role is Role.ASSISTANT for segment in new_segments]
+    answers = sum(now and not before for before, now in pairwise([False, *is_answer]))
+    return answers == 1
 
 
 def _measure_nearness(request: RequestDigests, last_request: RequestDigests, order: int) -> _Nearness:
