@@ -41,7 +41,10 @@ _WORD_START = re.compile(f"[^{WHITE_SPACE}.,;:!?'\"()\\[\\]{{}}/،؛؟।۔-]+")
 """A word up to its first apostrophe or hyphen: all that is needed to know which phrases may begin there."""
 
 
-_TO_WORDS = bytes(byte if _WORD_START.match(chr(byte)) else ord(" ") for byte in range(128)).ljust(256)
+_ALPHANUMERICS = re.compile(f"[{ALPHANUMERIC}]+")
+_TO_ALPHANUMERICS = bytes(byte if _ALPHANUMERICS.match(chr(byte)) else ord(" ") for byte in range(128)).ljust(
+    256
+)
 
 _HEAD, _TAIL = 3, 2
 """Letters by which a stem and an ending are looked up: none in a table is shorter."""
@@ -123,11 +126,14 @@ def _read_beginnings(text: str) -> _Beginnings:
 
 
 def read_different_words(text: str) -> frozenset[str]:
-    """The different words of a very long text, with a `*` after their first and before their last letters."""
+    """The different words of a long text, with a `*` after their first and before their last letters.
+
+    A word ends where a phrase may end: `time_zone` has two.
+    """
     if text.isascii():
-        words = set(split_words(text.encode("ascii").translate(_TO_WORDS).decode("ascii")))
+        words = set(split_words(text.encode("ascii").translate(_TO_ALPHANUMERICS).decode("ascii")))
     else:
-        words = set(_WORD_START.findall(text))
+        words = set(_ALPHANUMERICS.findall(text))
     heads = {f"{word[:_HEAD]}*" for word in words}
     tails = {f"*{word[-_TAIL:]}" for word in words}
     return frozenset(words | heads | tails)
@@ -191,9 +197,10 @@ class Phrases:
                 yield match.start()
 
     def find_places(self, text: str, words: frozenset[str]) -> Iterator[int]:
-        """Where letters of phrases stand, be it within a word: far quicker to find in a very long text.
+        """Where letters of phrases stand, be it within a word: far quicker to find in a long text.
 
-        `words` are its different words, which several tables are compared with.
+        None that `find_all` finds is missing. `words` are its different words, which several tables are
+        compared with.
         """
         for literal, needed in self.literals:
             if not words.issuperset(needed):
@@ -226,16 +233,16 @@ class Phrases:
 
 
 def _find_needed(phrase: str) -> list[str]:
-    """The words of a phrase, the first letters of `allerg*` as `all*`, and the last of `*ieron` as `*on`."""
-    needed: list[str] = []
-    for word in _WORD_START.findall(phrase):
-        if word.startswith("*"):
-            needed.append(f"*{word.strip('*')[-_TAIL:]}")
-        elif word.endswith("*"):
-            needed.append(f"{word[:_HEAD]}*")
-        else:
-            needed.append(word)
-    return needed
+    """The words of a phrase, the first letters of `allerg*` as `all*`, and the last of `*ieron` as `*on`.
+
+    A stem or an ending of fewer letters is left out: nothing is known of the word that it is a part of.
+    """
+    words = _ALPHANUMERICS.findall(phrase)
+    if phrase.endswith("*"):
+        words[-1:] = [f"{word[:_HEAD]}*" for word in words[-1:] if len(word) >= _HEAD]
+    if phrase.startswith("*"):
+        words[:1] = [f"*{word[-_TAIL:]}" for word in words[:1] if len(word) >= _TAIL]
+    return words
 
 
 def _match_any(phrases: Iterable[str]) -> str:

@@ -19,8 +19,10 @@ from lamina.core.text.facts import DIGIT
 from lamina.core.text.sentences import (
     COMMA,
     UNSPACED,
+    Phrases,
     Statement,
     Weight,
+    find_sentences,
     read_different_words,
     split_sentences,
 )
@@ -78,6 +80,12 @@ GIANT = 200_000
 """Characters of a message above which not every sentence of it is weighed. Nobody writes so much: it was put
 in, and to weigh two million characters took four seconds."""
 
+_LONG = 4_000  # characters of a message above which its weights are remembered together
+_MOST_LONG = 2_000
+_long_texts: dict[bytes, dict[int, tuple[int, Weight]]] = {}
+"""Where the sentences with a weight begin and end in long texts, by the text's digest: a cut asks several
+times."""
+
 _END_OF_GIANT = 10_000  # characters at either end that are read sentence by sentence
 _MOST_PLACES = 1_000  # places between them at which a rule or a wish may stand
 _AROUND_PLACE = 600  # characters before and after such a place in which its sentence begins and ends
@@ -94,14 +102,65 @@ def find_statements(text: str) -> Iterator[Statement]:
     """
     if len(text) > GIANT:
         yield from _read_giant(with_newlines(text))
-        return
-    for sentence in split_sentences(text):
-        yield sentence._replace(weight=weigh_sentence(sentence.text))
+    elif len(text) > _LONG:
+        text = with_newlines(text)
+        weights = _read_long(text)
+        for sentence in split_sentences(text):
+            _, weight = weights.get(sentence.start, _NO_WEIGHT)
+            yield sentence._replace(weight=weight)
+    else:
+        for sentence in split_sentences(text):
+            yield sentence._replace(weight=weigh_sentence(sentence.text))
+
+
+_NO_WEIGHT: tuple[int, Weight] = (0, "")
+
+
+def _read_long(text: str) -> dict[int, tuple[int, Weight]]:
+    """Where the sentences of a long text end that have a weight, and that, by where they begin."""
+    key = _digest(text)
+    weights = _long_texts.get(key)
+    if weights is None:
+        if len(_long_texts) >= _MOST_LONG:
+            _long_texts.clear()
+        weights = _long_texts[key] = _weigh_long(text)
+    return weights
+
+
+def _weigh_long(text: str) -> dict[int, tuple[int, Weight]]:
+    """What `_read_long` returns, found anew.
+
+    Most sentences have no letters of any phrase. It takes far less to find those of the whole text at once.
+    """
+    folded = _normalise(text)
+    words = read_different_words(folded)
+    places = sorted({place for table in _tables() for place in table.find_places(folded, words)})
+    weights: dict[int, tuple[int, Weight]] = {}
+    at = 0
+    for start, end in find_sentences(text):
+        while at < len(places) and places[at] < start:
+            at += 1
+        has_phrase = at < len(places) and places[at] < end
+        if has_phrase or _CONTRAST.search(folded, start, end):
+            weight = weigh_sentence(text[start:end].strip(WHITE_SPACE))
+            if weight:
+                weights[start] = (end, weight)
+    return weights
+
+
+def _tables() -> tuple[Phrases, ...]:
+    """A sentence without a phrase of these has no weight, unless it sets something right."""
+    rules = (rule_words.rules(), rule_words.habits(), rule_words.orders())
+    return (*rules, wish_words.telling(), wish_words.asking(), wish_words.speaking())
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def _read_giant(text: str) -> Iterator[Statement]:
     """The sentences at both ends of a giant text, and what holds from then on between them."""
-    key = sha256(text.encode("utf-8", "surrogatepass")).digest()
+    key = _digest(text)
     spans = _giants.get(key)
     if spans is None:
         if len(_giants) >= _MOST_GIANTS:
@@ -158,6 +217,10 @@ def _weigh_around(text: str, start: int, end: int) -> list[tuple[int, int, Weigh
 
 def find_rules(text: str) -> list[str]:
     """The sentences of a text that are standing rules, each as a reader would quote it."""
+    if _LONG < len(text) <= GIANT:
+        text = with_newlines(text)
+        spans = [(start, end) for start, (end, weight) in _read_long(text).items() if weight == "rule"]
+        return [quote_statement(text[start:end].strip(WHITE_SPACE)) for start, end in spans]
     return [quote_statement(each.text) for each in find_statements(text) if each.weight == "rule"]
 
 
@@ -167,7 +230,7 @@ def weigh_sentence(sentence: str) -> Weight:
     What only tells of a habit is no rule. A question is none either, unless it has a word such as `from now
     on`. The answer is remembered by the sentence's digest, so nobody's words stay in memory for it.
     """
-    key = sha256(sentence.encode("utf-8", "surrogatepass")).digest()
+    key = _digest(sentence)
     weight = _weights.get(key)
     if weight is None:
         weight = _weigh_anew(sentence)
