@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lamina import BadInput, Budget, Form, Ledger, Options, RequestHead, Segment, build
+from lamina import BadInput, Budget, BudgetExceeded, Form, Ledger, Options, RequestHead, Segment, build
 from lamina.core import CHARS4, Move, Order, OrderView
 from lamina.core.cut_target import (
     BACK,
@@ -20,9 +23,9 @@ from lamina.core.cut_target import (
     measure_growth,
 )
 from lamina.core.entries import pair_calls
-from lamina.core.ladder import TOKEN_VALUES, ripeness
+from lamina.core.ladder import TOKEN_VALUES, ladder, ripeness
 from lamina.core.orders import Batch
-from lamina.segments import assistant, call, result, user
+from lamina.segments import assistant, call, excerpt, file, result, user
 
 CODE = "\n".join(f"def load_{n}(path): return parse_{n}(path)" for n in range(200))
 
@@ -62,6 +65,44 @@ def test_very_old_steps_are_folded_while_later_results_still_stand() -> None:
     result_forms = forms(work(*[100] * 60), window=6_000, target=0.5)
     assert result_forms["r0"] is Form.OMITTED
     assert result_forms["r58"] is Form.FULL
+
+
+def attach_file(number: int, text: str) -> Segment:
+    return file(f"{number}.md", text)
+
+
+def attach_excerpt(number: int, text: str) -> Segment:
+    return excerpt(text, source=f"{number}.md", key=f"{number}.md")
+
+
+ATTACHMENTS = st.tuples(st.sampled_from([attach_file, attach_excerpt]), st.integers(1, 900))
+
+
+@given(attachments=st.lists(ATTACHMENTS, min_size=2, max_size=6))
+def test_an_attachment_is_shortened_before_only_its_handle_stays(
+    attachments: list[tuple[Callable[[int, str], Segment], int]],
+) -> None:
+    """An old, small note is left as a handle at once. A large excerpt after it was, too."""
+    log: list[Segment] = []
+    for number, (attach, words) in enumerate(attachments):
+        text = f"{number}: " + "Some words. " * words
+        log += [attach(number, text), user(f"Read {number}."), assistant("I have.")]
+    moves: list[Move] = []
+
+    def order(view: OrderView) -> Iterator[Batch]:
+        for batch in ladder(view):
+            moves.extend(batch)
+            yield batch
+
+    budget = Budget(window=700, reserve=0, trigger=0.2, target=0.1, keep_last=1)
+    options = Options(order=order)
+    with suppress(BudgetExceeded):
+        build([*log, user("Go on.")], budget=budget, counter=CHARS4, ledger=Ledger(), options=options)
+    forms: dict[int, Form] = {}
+    for move in moves:
+        if move.why == "attachment":
+            assert forms.get(move.at, Form.FULL) > move.form
+            forms[move.at] = move.form
 
 
 @pytest.mark.parametrize("token_value", sorted(TOKEN_VALUES.values()))

@@ -270,7 +270,8 @@ def _lower_attachments(view: OrderView, free: list[int]) -> list[RatedBatch]:
     """Lowest importance first; among equals the one that was added first.
 
     Attachments are visited in the opposite order, the most important first. None may be less ripe than one
-    that is more important, so each has at least the ripeness of those before it.
+    that is more important, so each has at least the ripeness of those before it. Where that makes the STUB of
+    one riper than its COMPACT form, that form comes with it: it is tried first.
     """
 
     def importance(position: int) -> tuple[int, int]:
@@ -280,9 +281,12 @@ def _lower_attachments(view: OrderView, free: list[int]) -> list[RatedBatch]:
     highest = {Form.COMPACT: 0, Form.STUB: 0}
     rated_batches: list[RatedBatch] = []
     for position in sorted(attachments, key=importance):
-        for rated in _shorten_in_steps(view, position, "attachment"):
+        # From the STUB on, so that the COMPACT form stands before it when the list is reversed.
+        for rated in reversed(list(_shorten_in_steps(view, position, "attachment"))):
             form = rated.batch[0].form
             highest[form] = max(highest[form], rated.ripeness)
+            if form is Form.COMPACT:
+                highest[form] = max(highest.values())
             rated_batches.append(RatedBatch(highest[form], rated.batch))
     rated_batches.reverse()
     return rated_batches
