@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.text.excerpts import count_names, list_names
+from lamina.core.text.excerpts import count_names, find_error_lines, list_names
 from lamina.core.text.outline import outline_text, outline_with_names
 
 CODE = "\n".join(
@@ -70,3 +70,24 @@ def test_only_names_that_are_gone_are_listed(text: str, limit: int) -> None:
     everything = list_names(count_names(text), limit=limit // 2 - len("\n[names: ]"))
     beside_all = outline_text(text, limit=limit - len("\n[names: ]") - len(everything))
     assert len(in_structure | set(listed)) >= len({*count_names(beside_all), *everything.split(", ")})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ValueError: no such shelf",
+        "error[E0308]: mismatched types",
+        "src/app.ts(3,5): error TS2304: Cannot find name 'shelf'.",
+        "  3:5  error  'shelf' is not defined  no-undef",
+        "[ERROR] COMPILATION ERROR :",
+        "FAILED tests/test_shelf.py::test_it",
+        "fatal: not a git repository",
+        "thread 'main' panicked at src/main.rs:3:5",
+        "Exited with code 2",
+        '{"returncode": 1}',
+    ],
+)
+def test_a_line_that_says_what_went_wrong_is_found(line: str) -> None:
+    text = f"{'All is well. ' * 3}\n" * 20
+    assert find_error_lines(f"{text}{line}\n{text}") == [line]
+    assert find_error_lines(text) == []

@@ -45,11 +45,23 @@ _DECISION = re.compile(
 )
 # `ValueError: …`, `error[E0308]`, `FAILED tests/…`, `Exited with code 2`, `"returncode": 1`
 _ERROR = re.compile(
-    r"Traceback|Error:|error:|error\[|FAILED|fatal:|panicked at|"
+    r"Traceback|Error:|error:|error\[|\[ERROR\]|FAILED|fatal:|panicked at|"
+    r"error [A-Z]{1,4}[0-9]{2,5}:|:[0-9]+ +error  |"  # `error TS2304:` of tsc, `3:5  error  …` of eslint
     r"(?:[Ee]xit(?:ed with)?[ _](?:code|status)|returncode)[\"':= ]{0,4}-?(?:[1-9]|0[1-9])"
 )
 # Each alternative of `_ERROR` has one of these in it: a new one there needs its word here.
-_ERROR_WORDS = ("Traceback", "rror:", "rror[", "FAILED", "fatal:", "panicked at", "xit", "returncode")
+_ERROR_WORDS = (
+    "Traceback",
+    "rror:",
+    "rror[",
+    "rror ",
+    "[ERROR]",
+    "FAILED",
+    "fatal:",
+    "panicked at",
+    "xit",
+    "returncode",
+)
 _WORD = re.compile(rf"[^{WHITE_SPACE}\"'`<>()\[\]{{}},;|=*?$!&\\#]+")
 _LETTER = re.compile(r"[A-Za-z]")
 _LINE_NUMBERS = re.compile(r"(?::[0-9]{1,7}){1,2}$")  # `:12` and `:12:5` after a path
