@@ -115,13 +115,15 @@ async def test_a_request_is_its_line_its_headers_and_what_its_framing_needs() ->
         ("GET", b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok", False),
         ("GET", b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok", False),
         ("GET", OK + OK, False),
+        ("GET", OK + b"and no more", False),
+        ("GET", b"HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\nok", False),
         ("HEAD", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n", False),
     ],
 )
 async def test_a_connection_is_used_again_only_if_its_answer_has_ended_and_nothing_follows(
     method: str, first: bytes, *, is_used_again: bool
 ) -> None:
-    async with serve(first, OK) as upstream:
+    async with serve(first, OK) as upstream, asyncio.timeout(5):
         reply = await upstream.ask(method)
         assert await read_all(reply) in (b"", b"ok")
         assert b"link" not in dict(reply.raw_headers)

@@ -173,6 +173,7 @@ class UpstreamReply:
 
     def _end_badly(self, problem: str) -> None:
         self.end(BadAnswer(problem))
+        self._wake()  # all of the answer may have come with what is no part of it
         self.close()
 
     def end(self, error: Exception | None) -> None:
