@@ -326,10 +326,11 @@ async def test_a_stream_that_comments_have_begun_says_so_if_its_answer_cannot_be
             assert json.loads(error)["error"]["type"] == "api_error"
 
 
-async def test_an_upstream_that_never_answers_is_given_up() -> None:
+@pytest.mark.parametrize("stream", [{}, STREAM])
+async def test_an_upstream_that_never_answers_is_given_up(stream: dict[str, bool]) -> None:
     async with proxied(first_byte_seconds=0.3) as (stub, gateway, client):
         stub.play(answer_late(20))
-        status, body = await post(client, gateway.url, messages_request(1))
+        status, body = await post(client, gateway.url, messages_request(1) | stream)
         assert status == 504
         assert json.loads(body)["error"]["type"] == "timeout_error"
 

@@ -188,7 +188,7 @@ class UpstreamAnswer:
             if left <= 0:
                 raise self._too_late()
             done, _ = await asyncio.wait({asking}, timeout=min(left, limits.KEEP_ALIVE_SECONDS))
-            if not done:
+            if not done and left > limits.KEEP_ALIVE_SECONDS:  # at the end the client gets a 504
                 await self._begin_early()
 
     def _too_late(self) -> Refusal:
