@@ -21,7 +21,7 @@ from lamina.gateway.conversation_index import ConversationIndex, LiveConversatio
 from lamina.gateway.request_bodies import RequestBody
 from lamina.gateway.store_access import StoreGone
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
-from tests.gateway.running import open_client, proxied, run_gateway, settings_for, until
+from tests.gateway.running import RunningGateway, open_client, proxied, run_gateway, settings_for, until
 from tests.gateway.test_conversations import SMALL, post, twin_of
 from tests.gateway.upstream_stub import Fault, SeenRequest, answer_of, run_stub
 
@@ -167,6 +167,29 @@ async def test_an_upstream_that_fails_for_a_moment_is_asked_once_more(
         assert "1 asked again" in account.write_lines()[0]
         async with client.get(f"{gateway.url}/metrics") as metrics:
             assert "lamina_retries_total{" in await metrics.text()
+
+
+async def test_what_was_dropped_is_asked_again_on_a_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The upstream may have left all that wait, without a word: 4 % of the requests to such a one failed."""
+    monkeypatch.setattr(upstream_answer, "PAUSE_SECONDS", 0.01)
+
+    async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(0.05)
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    async def ask(client: aiohttp.ClientSession, gateway: RunningGateway) -> int:
+        async with client.get(f"{gateway.url}/v1/models") as answer:
+            return answer.status
+
+    async with await asyncio.start_server(answer_once, "127.0.0.1") as server:
+        settings = settings_for(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with run_gateway(settings) as gateway, open_client() as client:
+            assert [*await asyncio.gather(ask(client, gateway), ask(client, gateway))] == [204, 204]
+            assert await ask(client, gateway) == 204
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ class UpstreamAnswer:
         self._body = body
         self._keeps_alive = keeps_alive
         self._answer: UpstreamReply | None = None
+        self._is_again = False
         self.sent_id = sent_id
 
     async def __aenter__(self) -> UpstreamReply:
@@ -129,6 +130,7 @@ class UpstreamAnswer:
         await asyncio.sleep(pause)
         self._gateway.journal.write("retried", upstream=self._upstream.name, status=status)
         self._gateway.metrics.add("lamina_retries_total", upstream=self._upstream.name)
+        self._is_again = True
         return await self._ask()
 
     def _may_ask_again(self, began: float, pause: float) -> bool:
@@ -157,7 +159,7 @@ class UpstreamAnswer:
         origin = read_origin(self._upstream.settings.url)
         request = self._request
         return await self._gateway.connections.ask(
-            request.method, origin, request.target, self._headers, self._body
+            request.method, origin, request.target, self._headers, self._body, is_again=self._is_again
         )
 
     async def _ask_in_time(self) -> UpstreamReply:

@@ -364,8 +364,13 @@ class UpstreamConnections:
         target: bytes,
         headers: Headers,
         body: bytes | AsyncIterator[bytes] | None,
+        *,
+        is_again: bool = False,
     ) -> UpstreamReply:
-        """Send a request. Raises CannotConnect, or ConnectionError if no answer comes."""
+        """Send a request. Raises CannotConnect, or ConnectionError if no answer comes.
+
+        `is_again`: the first try failed, so none of the connections is taken that the upstream may have left.
+        """
         begin = f"{method} {origin.base}".encode()
         lines = [b"%b%b HTTP/1.1\r\nhost: %b" % (begin, target, origin.authority.encode())]
         names: set[bytes] = set()
@@ -385,7 +390,8 @@ class UpstreamConnections:
             lines.append(b"transfer-encoding: chunked")
         head = b"\r\n".join(lines) + b"\r\n\r\n"
         connection = None
-        if isinstance(body, bytes):  # a body that passes through cannot be sent again if the server has left
+        # A body that passes through cannot be sent again if the server has left.
+        if isinstance(body, bytes) and not is_again:
             connection = self._take_idle(origin)
         if connection is None:
             connection = await self._connect(origin)
