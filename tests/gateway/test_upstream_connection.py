@@ -146,7 +146,8 @@ async def test_what_was_not_read_to_its_end_or_waits_for_too_long_is_not_used_ag
     ("answer", "error"),
     [
         (b"", DroppedByUpstream),
-        (b"HTTP/1.1 200 OK\r\n", DroppedByUpstream),
+        (b"HTTP/1.1 200 OK\r\n", BadAnswer),
+        (b"HTTP/1.1 102 Processing\r\n\r\n", BadAnswer),
         (b"\x16\x03\x01 what?\r\n\r\n", BadAnswer),
         (b"HTTP/1.1 000 No\r\ncontent-length: 2\r\n\r\nok", BadAnswer),
         (b"HTTP/1.1 103 Hint\r\n\r\n" * 20_000, BadAnswer),

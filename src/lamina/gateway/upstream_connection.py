@@ -47,7 +47,7 @@ class CannotConnect(Exception):
 
 
 class DroppedByUpstream(ConnectionError):
-    """The upstream closed the connection before it answered."""
+    """The upstream closed the connection before it had sent a byte of an answer."""
 
 
 class BadAnswer(ConnectionError):
@@ -183,7 +183,7 @@ class UpstreamReply:
             return
         if error is None and is_whole:
             self.is_complete = True
-        elif not self.status and not isinstance(error, BadAnswer):
+        elif not self.status and not self._barren_bytes:  # else it has begun, and was paid for
             self._error = DroppedByUpstream("before it answered")
         else:
             self._error = BadAnswer(str(error or "it ended too early"))
