@@ -259,9 +259,11 @@ def unpack_error(body: bytes, answer: UpstreamReply) -> str:
 def _describe_refusal(error: CannotConnect) -> str:
     """Why there is no connection, in the system's words.
 
-    A certificate or a name that was not found has a number that is not the system's, so its type is named.
+    A name that was not found has a number that is not the system's, so its type is named.
     """
     cause = error.__cause__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted ({cause.verify_message})"
     if isinstance(cause, OSError) and not isinstance(cause, socket.gaierror | ssl.SSLError):
         return os.strerror(cause.errno) if cause.errno else type(cause).__name__
     return type(cause).__name__
