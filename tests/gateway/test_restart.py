@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import resource
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from lamina.gateway import GatewaySettings
+from lamina.gateway import GatewaySettings, limits
 from lamina.gateway.server import GatewayWorker, make_config
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.processes import run_process
@@ -176,3 +177,15 @@ async def test_kill_9_loses_at_most_what_was_in_flight_of_the_record(tmp_path: P
     assert [record.sent_body(call) for call in calls] == bodies
     unanswered = [number for number, call in enumerate(calls) if call.answer is None]
     assert unanswered == [killed_at]
+
+
+async def test_a_gateway_has_files_for_all_connections_that_it_allows(tmp_path: Path) -> None:
+    """Each client may need a connection to an upstream. Linux gives a process 1,024 files by default."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1_024, hard))
+    try:
+        async with run_process(settings_for("http://127.0.0.1:9", tmp_path / "gateway.db")) as gateway:
+            allowed, _ = resource.prlimit(gateway.process.pid, resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert allowed == hard or allowed > 2 * limits.CONNECTIONS

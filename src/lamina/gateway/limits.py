@@ -29,7 +29,7 @@ VALUES = 100_000
 """Fields of objects and items of lists, at every depth: 200,000 in one message took a minute of CPU."""
 
 CONNECTIONS = 1_000
-"""Open connections of one process, which may have 1,024 files by default on Linux."""
+"""Open connections of one process. Each may have another one to an upstream (`server._allow_open_files`)."""
 
 PIPELINED = 16
 """Requests of one connection that wait for an answer. uvicorn reads on after each answer, without a limit."""
