@@ -251,6 +251,17 @@ async def test_a_connection_that_its_server_closes_is_forgotten() -> None:
         assert [*map(len, upstream.connections._idle.values())] == [0]  # noqa: SLF001 - it must not grow
 
 
+async def test_no_more_connections_wait_than_a_server_is_likely_to_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(upstream_connection, "IDLE_CONNECTIONS", 2)
+    async with serve(*[OK] * 5) as upstream:
+        for reply in await asyncio.gather(*(upstream.ask() for _ in range(4))):
+            await read_all(reply)
+        waiting = [*map(len, upstream.connections._idle.values())]  # noqa: SLF001 - it must not grow
+    assert waiting == [2]
+
+
 async def test_a_request_that_is_cancelled_closes_its_connection() -> None:
     async with serve(b"", OK) as upstream:
         with pytest.raises(TimeoutError):
