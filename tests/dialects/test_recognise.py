@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from lamina import BadInput, fit_request
+from lamina import BadInput, Budget, LaminaError, fit_request
 from lamina.dialects import DIALECTS, recognise
+from lamina.fitting import RequestMemo
 from tests.fixtures.wire_samples import REQUESTS
 
 Json = dict[str, Any]
@@ -146,3 +149,40 @@ def test_a_request_is_taken_by_the_dialects_that_it_may_be_of(names: list[str], 
 def test_a_request_of_chat_completions_for_claude_is_fitted() -> None:
     request = chat(SYSTEM, USER, model=CLAUDE)
     assert fit_request(request).request == request
+
+
+MESSAGES = [
+    message for requests in RECOGNISED.values() for each in requests for message in each.get("messages", ())
+]
+CALLS = says(content=[{"type": "tool_use", "id": "t", "name": "f", "input": {}}])
+
+
+@example(model="m", steps=[(0, [USER]), (1, CONVERSE["messages"])])
+@example(model="m", steps=[(0, [USER]), (1, [CALLS])])
+@example(model=CLAUDE, steps=[(0, [USER, says(tool_calls=[{"id": "c", **FUNCTION}])]), (1, [])])
+@given(
+    model=st.sampled_from(["m", CLAUDE]),
+    steps=st.lists(
+        st.tuples(st.integers(0, 5), st.lists(st.sampled_from(MESSAGES), max_size=3)), min_size=2, max_size=5
+    ),
+)
+def test_a_memo_changes_nothing_when_a_request_turns_out_to_be_of_another_dialect(
+    model: str, steps: list[tuple[int, list[Json]]]
+) -> None:
+    """Because of a new message, or because the one that told its dialect was taken back."""
+    memo = RequestMemo()
+    messages: list[Json] = []
+    for count, more in steps:
+        messages = [*messages[:count], *more]
+        request_ = chat(*messages, model=model, max_tokens=9)
+        assert fit(request_, memo) == fit(request_, RequestMemo())
+
+
+def fit(request_: Json, memo: RequestMemo) -> tuple[str, Any]:
+    """The dialect of a request and how it is sent, or why it cannot be."""
+    try:
+        fitted = fit_request(request_, budget=Budget(window=9_000), memo=memo)
+    except LaminaError as error:
+        return "", repr(error)
+    assert fitted.dialect is not None
+    return fitted.dialect.name, fitted.request

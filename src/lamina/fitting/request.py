@@ -71,10 +71,28 @@ class RequestMemo:
     cheaper.
 
     `incoming` remembers which messages were checked as they came, `outgoing` which were checked as sent.
-    `unchanged` are the entries of the last request that was sent as it came.
+    `unchanged` are the entries of the last request that was sent as it came. All of that is in the words of
+    the `dialects` that it came and went in.
     """
 
     def __init__(self, *, frozen: bool = False) -> None:
+        self._frozen = frozen
+        self.dialects: tuple[Dialect, Dialect] | None = None
+        self._begin_anew()
+
+    def begin(self, source: Dialect, target: Dialect) -> None:
+        """Forget the last request if it came or went in another dialect.
+
+        A request says by its shape which dialect it is in, and one more message may show that it is another
+        one than the first messages looked like.
+        """
+        dialects = (source, target)
+        if self.dialects not in (None, dialects):
+            self._begin_anew()
+        self.dialects = dialects
+
+    def _begin_anew(self) -> None:
+        frozen = self._frozen
         self.parse = ParseMemo(copies=not frozen)
         self.build = BuildMemo()
         self.incoming = CheckMemo()
@@ -210,6 +228,7 @@ class _Call(msgspec.Struct, frozen=True, kw_only=True):
 
 def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
     """Fit a request of the `source` dialect, and write it in the `target` dialect for this model."""
+    call.memo.begin(source, target)
     parsed = _parse(call.request, source, call.memo)
     original: Request | None = call.request
     if target is not source:
