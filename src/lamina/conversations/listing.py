@@ -233,7 +233,7 @@ async def _find_logged(store: Store, workspace: str, name: str) -> ListedTalk | 
     return ListedTalk(
         name=name,
         door=door,
-        title=find_title(sorted(first_segments, key=lambda segment: segment.kind != "user")),
+        title=find_title(first_segments),
         model=_read_model(first_page.records),
         began=began,
         updated=updated,
