@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
-from itertools import takewhile
+from itertools import chain, takewhile
 from threading import Thread
 from typing import Any
 
@@ -159,12 +159,16 @@ def test_of_two_calls_at_once_neither_is_lost() -> None:
     assert sorted(len(conversation.digests.digests) for conversation in among.by_key.values()) == [19, 19]
 
 
-def test_of_two_calls_at_once_both_are_stored_with_what_they_lowered() -> None:
+@pytest.mark.parametrize("steps_before", [5, 12])
+def test_of_two_calls_at_once_both_are_stored_with_all_that_is_lowered_in_them(steps_before: int) -> None:
+    """Also with what was lowered before they parted: the second one begins a record of its own."""
     memory = MemoryStore()
     store = ConversationStore(memory)
     among = conversations(store=store)
-    sent(among, history(5, "tea"))
-    pending = [call(among, history(14, "tea")), call(among, [*history(13, "tea"), *history(1, "milk")[2:]])]
+    first = call(among, history(steps_before, "tea"))
+    first.finish()
+    assert bool(first.fitted.ledger.cuts) is (steps_before == 12)
+    pending = [call(among, history(16, "tea")), call(among, [*history(15, "tea"), *history(1, "milk")[2:]])]
     for each in pending:
         each.note_sent()
         each.finish()
@@ -175,8 +179,9 @@ def test_of_two_calls_at_once_both_are_stored_with_what_they_lowered() -> None:
         records = [await read_record(memory, WORKSPACE, each.name) for each in kept]
         return [(len(record.calls), len(record.segments)) for record in records]
 
-    lowered_count = len(pending[0].fitted.ledger.folds[0].covers)
-    assert sorted(anyio.run(read)) == [(0, lowered_count), (2, lowered_count)]
+    ledgers = [each.fitted.ledger for each in pending]
+    counts = [len({*chain(*(fold.covers for fold in ledger.folds)), *ledger.lines}) for ledger in ledgers]
+    assert sorted(anyio.run(read)) == [(0, counts[1]), (2, counts[0])]
 
 
 def test_a_cut_is_not_forgotten_for_a_call_that_began_before_it() -> None:
@@ -186,6 +191,48 @@ def test_a_cut_is_not_forgotten_for_a_call_that_began_before_it() -> None:
     early.finish()
     assert among.last_fitted() is not None
     assert len(among.by_key["a"].state.ledger.cuts) == 1
+
+
+def test_messages_read_beside_another_conversation_are_not_compared_by_equality() -> None:
+    """To Python `1` equals `true`. What was read beside others may hold the one for the other."""
+    among = conversations()
+    claude = DIALECTS["anthropic"]
+
+    def request(system: str, steps: int) -> dict[str, Any]:
+        messages = history(steps, "tea")[1:]
+        return {"model": "claude-opus-5-5", "max_tokens": 9, "system": system, "messages": messages}
+
+    for system, steps in (("One.", 0), ("Two.", 0), ("One.", 3)):
+        PendingCall(among, claude, request(system, steps)).finish()
+    assert len(among.by_key) == 2
+    assert among.find(request("One.", 4), claude).parse_memo.keeps_equality
+    assert not among.find(request("Two.", 4), claude).parse_memo.keeps_equality
+
+
+def test_a_named_conversation_that_changes_its_dialect_is_read_as_if_it_were_new() -> None:
+    """Both dialects have messages of this shape, and only one of them knows the picture in it."""
+    among, alone = (conversations().with_name("a") for _ in range(2))
+    request = {"model": "m", "messages": [{"role": "user", "content": "Look.", "images": ["aGVsbG8="]}]}
+    PendingCall(among, DIALECT, request).finish()
+    for each in (among, alone):
+        PendingCall(each, DIALECTS["ollama"], request).finish()
+    assert among.by_key["a"].fitted.log == alone.by_key["a"].fitted.log
+    assert among.by_key["a"].digests.chain == alone.by_key["a"].digests.chain
+
+
+def test_what_two_threads_might_write_at_once_has_one_lock() -> None:
+    """Two calls at once share the memo of the conversation that they continue, and a fork has its own."""
+    among = conversations()
+    sent(among, history(5, "tea"))
+    for pending in [
+        call(among, history(9, "tea")),
+        call(among, [*history(8, "tea"), *history(1, "milk")[2:]]),
+    ]:
+        pending.finish()
+    sent(among, [*history(3, "tea"), *history(1, "milk")[2:]])
+    assert len(among.by_key) == 3
+    shared = {(id(each.memo.build), id(each.memo_lock)) for each in among.by_key.values()}
+    assert len({build for build, _ in shared}) == len({lock for _, lock in shared}) == len(shared)
 
 
 def test_threads_may_share_a_client() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from lamina.core.values import Ref, Wish
 from lamina.dialects import Usage
 from lamina.dialects.openai_chat import DIALECT
 from lamina.fitting import Policy
-from lamina.stores import MemoryStore
+from lamina.stores import MemoryStore, StoredHead, Where
 from tests.core.test_reminders import chat
 
 Messages = list[dict[str, Any]]
@@ -51,6 +52,18 @@ changes = st.builds(
 )
 
 
+class WatchedStore(MemoryStore):
+    """Remembers every state that was written, also those that another one has replaced since."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: list[bytes] = []
+
+    async def append(self, where: Where, records: Sequence[bytes], **options: Any) -> StoredHead:
+        self.states.append(options.get("state") or b"")
+        return await super().append(where, records, **options)
+
+
 class Talk:
     """A user with a wrapped client. Each message of the user's holds a word that no other one holds.
 
@@ -61,7 +74,7 @@ class Talk:
         self.name = name
         self.is_late = is_late
         self.last_call: PendingCall | None = None
-        self.memory = MemoryStore()
+        self.memory = WatchedStore()
         self.turns: list[Messages] = []
         self.words = 0
         self.folded = 0
@@ -160,8 +173,10 @@ def test_deleted_text_is_in_no_stored_digest(user_changes: list[Change], name: s
         assert talk.stored()
         for change in user_changes:
             talk.change(change)
+            talk.memory.states.clear()
             talk.say(2)
             assert talk.stored() <= talk.said(), change
+            assert _find_secrets(str(talk.memory.states)) <= talk.said(), change
     finally:
         talk.store.close()
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from itertools import pairwise
+import threading
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from lamina.conversations.store import (
     read_record,
 )
 from lamina.dialects import DIALECTS
+from lamina.fitting import Fitted, fit_request
 from lamina.fitting.request import fit_after_passed
 from lamina.gateway import fit_call
 from lamina.gateway.policies import PauseBook
@@ -29,7 +31,7 @@ from lamina.stores.paging import every_conversation
 from tests.cli.running import run
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, proxied, read_files, run_gateway, settings_for, until
-from tests.gateway.upstream_stub import answer_with, run_stub
+from tests.gateway.upstream_stub import SeenRequest, answer_with, response, run_stub
 
 pytestmark = pytest.mark.anyio
 
@@ -176,6 +178,31 @@ async def test_a_retry_sends_the_same_bytes_and_parallel_requests_agree(tmp_path
     assert len(await states(store)) == 1
 
 
+async def test_two_requests_that_part_and_are_fitted_at_once_are_two_conversations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each was fitted as what goes on with the one conversation. The second of them is found anew."""
+    store = tmp_path / "gateway.db"
+    both_fit = threading.Barrier(2)
+    numbers = count()
+
+    def fit_together(*arguments: Any, **options: Any) -> Fitted:
+        if next(numbers) < 2:
+            both_fit.wait(60)
+        return fit_request(*arguments, **options)
+
+    one, other = messages_request(13), messages_request(13)
+    other["messages"][-1]["content"][0]["content"] = "The file is empty."
+    async with proxied(store, **SMALL) as (_, gateway, client):
+        for steps in range(12):
+            await post(client, gateway.url, messages_request(steps))
+        monkeypatch.setattr(fit_call, "fit_request", fit_together)
+        await asyncio.gather(*(post(client, gateway.url, request) for request in (one, other)))
+    kept_states = await states(store)
+    assert sorted(state.requests for state in kept_states.values()) == [1, 13]
+    assert {state.parent for state in kept_states.values() if state.requests == 1} <= set(kept_states)
+
+
 STEPS = 24
 _TWIN: list[bytes] = []
 
@@ -263,6 +290,31 @@ async def test_the_window_that_an_upstream_reports_is_kept(tmp_path: Path) -> No
         assert 1 <= refused <= 3
     [state] = (await states(store)).values()
     assert state.windows
+
+
+async def test_a_request_that_is_refused_late_as_too_long_takes_back_no_cut_of_a_later_one(
+    tmp_path: Path,
+) -> None:
+    """A client that did not wait has continued its conversation meanwhile."""
+    waits, refuses = asyncio.Event(), asyncio.Event()
+
+    async def refuse_late(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        waits.set()
+        await refuses.wait()
+        error = b'{"error": {"message": "prompt is too long: 9000 tokens > 3000 maximum"}}'
+        writer.write(response(400, "application/json", error))
+
+    async with proxied(tmp_path / "gateway.db", **SMALL) as (stub, gateway, client):
+        stub.play(refuse_late)
+        first = asyncio.create_task(post(client, gateway.url, messages_request(8)))
+        await waits.wait()
+        await post(client, gateway.url, messages_request(18))
+        refuses.set()
+        assert (await first)[0] == 400
+        await post(client, gateway.url, messages_request(19))
+        assert len(gateway.events("cut")) == 1
+        *_, cut, last = [seen.json for seen in stub.seen]
+    assert shared_messages(cut, last) >= len(cut["messages"]) - 1
 
 
 async def test_a_request_that_continues_what_only_the_server_has_passes_as_it_came(tmp_path: Path) -> None:

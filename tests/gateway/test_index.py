@@ -115,6 +115,21 @@ async def test_messages_read_beside_another_conversation_are_not_compared_by_equ
     assert not fork.conversation.memo.parse.keeps_equality
 
 
+async def test_a_conversation_that_its_client_goes_on_with_after_all_is_left_no_more() -> None:
+    """Otherwise it would be stored without what only the other one has lost."""
+    requests = Requests()
+    words = ["Hi.", "Hello.", "Go on.", "I do.", "And now?"]
+    first = (await requests.send(words)).conversation
+    cut = Ledger(cuts=(Cut(number=1, reason="over the trigger"),))
+    first.state = msgspec.structs.replace(first.state, ledger=cut)
+    other = await requests.send([*words[:2], "Another way."])
+    assert other.left == (first,)
+    assert first.living is other.digests
+    again = await requests.send([*words, "Yes.", "Well?"])
+    assert again.conversation is first
+    assert first.living is None
+
+
 async def test_conversations_that_begin_alike_stay_apart_and_find_themselves_again() -> None:
     requests = Requests()
     names: dict[int, str] = {}
