@@ -41,8 +41,8 @@ from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.servers.postgres import shared
 from tests.wrapped.scripted_api import Call, Said, Thought, scripted_api, stream_message, write_message
 
-NUMBER = "4111222233334444"
-"""A number, so that it can stand wherever a number can."""
+NUMBER = "411122223333"
+"""A number, so that it can stand wherever a number can, and as short as what a pin quotes may be."""
 
 CONTROL = "control"
 """A conversation that has the secret too, and that nobody erases anything from."""
@@ -174,7 +174,7 @@ def speak(request: dict[str, Any]) -> Said:
     if "please recall" in last and "recall" in names:
         return [Call("recall", {"key": HANDLE.findall(json.dumps(request))[0]}, "r1")]
     if "please pin" in last and "context" in names:
-        pin = {"action": "pin", "what": f"number is {NUMBER}, use"}
+        pin = {"action": "pin", "what": NUMBER}
         return [Thought("I pin it."), Call("context", pin, "p1")]
     if "please note" in last and "context" in names:
         return [Call("context", {"action": "note", "what": f"number {NUMBER}"}, "n1")]
@@ -293,7 +293,7 @@ async def recall_it(session: Session) -> None:
 
 
 async def pin_it(session: Session) -> None:
-    await call_own(session, "context", {"action": "pin", "what": f"number is {NUMBER}, use"})
+    await call_own(session, "context", {"action": "pin", "what": NUMBER})
 
 
 async def note_it(session: Session) -> None:

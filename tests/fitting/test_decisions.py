@@ -10,6 +10,7 @@ import pytest
 from lamina import Budget, BudgetExceeded, Envelope, Ledger, Options, Policy, RequestHead, Segment, build
 from lamina.core import CHARS4, ToolCall, text_of
 from lamina.core.recall import list_refs
+from lamina.core.wishes import PINNED_PART
 from lamina.dialects import DIALECTS
 from lamina.fitting.context_tool import add_gauge, answer_context
 from lamina.fitting.names import name_segments
@@ -104,6 +105,15 @@ def test_the_words_of_the_model_are_released_without_a_pin() -> None:
     words = ask(fit(log), "release", LONG)[1]
     assert words.startswith("released: ")
     assert "about 0 tokens" not in words
+
+
+@pytest.mark.parametrize(("missing", "begins"), [(0, "pinned: "), (1, "not done: ")])
+def test_a_pin_may_take_all_that_pins_may_take_and_not_a_token_more(missing: int, begins: str) -> None:
+    log = [user("Go on."), assistant(f"I know {LONG}, which holds. " * 20)]
+    tokens = fit(log).entries[1].tokens
+    envelope = fit(log, Budget(window=PINNED_PART * tokens - missing, reserve=0))
+    assert envelope.cut is None
+    assert ask(envelope, "pin", LONG)[1].startswith(begins)
 
 
 def test_a_note_is_released_by_its_words() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from lamina import Budget, Fitted, Ledger, Policy, fit_request
+from lamina.core.cut_target import RESERVE, RESERVED_PART
 from lamina.core.tokens import BYTES4
 from lamina.fitting import RequestMemo
 
@@ -59,6 +61,32 @@ def test_a_limit_as_large_as_the_window_makes_no_more_cuts_than_a_usual_one() ->
     halved = count_cuts(Budget(window=WINDOW, reserve=WINDOW // 2), steps=90)
     assert large == usual
     assert halved >= 3 * large, "half of the window for the answer leaves little for the history"
+
+
+HELLO = [{"role": "user", "content": [{"text": "Hello."}]}]
+LIMITED: dict[str, Callable[[int], dict[str, Any]]] = {
+    "openai_chat": lambda limit: chat_request(0, limit=limit),
+    "gemini": lambda limit: {
+        "contents": [{"role": "user", "parts": [{"text": "Hello."}]}],
+        "generationConfig": {"maxOutputTokens": limit},
+    },
+    "bedrock_converse": lambda limit: {"messages": HELLO, "inferenceConfig": {"maxTokens": limit}},
+    "ollama": lambda limit: {
+        "messages": [{"role": "user", "content": "Hello."}],
+        "options": {"num_predict": limit, "num_ctx": WINDOW},
+    },
+}
+
+
+@pytest.mark.parametrize("dialect", LIMITED)
+@pytest.mark.parametrize("limit", [WINDOW // 3 + 1, WINDOW // 2, WINDOW // 2 + 1])
+def test_a_limit_reserves_room_in_whatever_field_it_is_unless_it_is_more_than_half(
+    dialect: str, limit: int
+) -> None:
+    request = {"model": "local-model", **LIMITED[dialect](limit)}
+    fitted = fit(request, dialect=dialect, budget=Budget(window=WINDOW))
+    usual = min(RESERVE, WINDOW // RESERVED_PART)
+    assert fitted.envelope.room == WINDOW - (limit if limit <= WINDOW // 2 else usual)
 
 
 @pytest.mark.parametrize("limit_name", ["max_tokens", "max_completion_tokens"])

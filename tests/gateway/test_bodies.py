@@ -11,6 +11,7 @@ from typing import Any
 import brotli  # type: ignore[import-untyped]
 import msgspec
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -263,6 +264,11 @@ def test_an_encoding_that_nobody_knows_is_refused() -> None:
     assert refused.value.status == 415
     twice = gzip.compress(zlib.compress(b"text"))
     assert unpack(twice, "deflate, gzip", 99) == b"text"
+
+
+def test_a_body_in_zstd_may_be_in_several_frames() -> None:
+    frames = zstandard.compress(b'{"model":') + zstandard.compress(b'"m"}')
+    assert unpack(frames, "zstd", 99) == b'{"model":"m"}'
 
 
 @pytest.mark.parametrize(("window_log", "refused"), [(27, False), (28, True)])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -183,6 +184,22 @@ def test_clip_lines_of_one_long_line_keeps_both_ends() -> None:
 def test_clip_lines_counts_one_line_as_one() -> None:
     lines = ["a" * 60, "b" * 60, "c" * 300, "d" * 60]
     assert "[... 1 line left out ...]" in clip_lines("\n".join(lines), limit=260)
+
+
+# JSON
+
+
+@given(count=st.integers(1, 60) | st.integers(1_000, 3_000), as_object=st.booleans())
+def test_of_a_long_value_in_json_it_is_said_how_many_items_are_not_shown(
+    count: int, *, as_object: bool
+) -> None:
+    value: object = [True] * count
+    if as_object:
+        value = {f"n{number}": True for number in range(count)}
+    outline = outline_json(json.dumps([{"row": value}, {"row": "x" * 2_000}]), limit=1_000)
+    [shown] = [line for line in outline.split("\n") if line.startswith('{"row":')][:1]
+    said = re.findall(r"\.\.\. ([\d,]+) more", shown)
+    assert shown.count("true") + sum(int(number.replace(",", "")) for number in said) == count
 
 
 # Markdown
