@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -28,7 +30,7 @@ from tests.gateway.running import settings_for
 from tests.gateway.test_sdks import gateway_in_thread
 from tests.servers.serving import serve_http
 from tests.test_nothing_crosses import to_answer
-from tests.wrapped.scripted_api import Said, stream_message, write_message
+from tests.wrapped.scripted_api import APIS, Said, add_usage
 
 Json = dict[str, Any]
 
@@ -43,6 +45,84 @@ class Refusal(NamedTuple):
 Model = Callable[[Json], Said | Refusal]
 
 
+class Speech(NamedTuple):
+    """An API: its dialect, a model, where it is on the wire and in its SDK, and how it writes answers.
+
+    The SDKs that are `lazy` send a request when the first event of its stream is read.
+    """
+
+    dialect: str
+    model: str
+    path: str
+    method: str
+    format: str
+    is_lazy: bool = False
+
+    @property
+    def is_gemini(self) -> bool:
+        """Whether streams have an endpoint of their own, and the SDK sorts the fields of a request."""
+        return self.dialect == "gemini"
+
+    def write(self, said: Said) -> Json:
+        """An answer."""
+        return APIS[self.format][0](said, USED)
+
+    def stream(self, reply: Said | Refusal, request: Json) -> list[str]:
+        """An answer in the pieces in which it is streamed: half of them, if it breaks off."""
+        said: Said = ["Half of it."] if isinstance(reply, Refusal) else reply
+        pieces = list(add_usage(APIS[self.format][1](said, USED), request, USED))
+        return pieces[: len(pieces) // 2] if isinstance(reply, Refusal) else pieces
+
+
+USED = 100
+"""The tokens that each answer reports."""
+
+MESSAGES = Speech("anthropic", "claude-sonnet-5", "/v1/messages", "messages.create", "messages")
+SPEECHES = (
+    MESSAGES,
+    Speech("openai_chat", "gpt-5", "/v1/chat/completions", "chat.completions.create", "completions"),
+    Speech("openai_responses", "gpt-5", "/v1/responses", "responses.create", "responses"),
+    Speech(
+        *("gemini", "gemini-2.5-pro", "/v1beta/models/gemini-2.5-pro:generateContent"),
+        *("models.generate_content", "generateContent"),
+        is_lazy=True,
+    ),
+    Speech("ollama", "gpt-oss:20b", "/api/chat", "chat", "chat", is_lazy=True),
+)
+
+
+def read_events(text: str) -> list[Json]:
+    """The events of a stream: lines with JSON, or with that after a name."""
+    lines = (line.removeprefix("data: ") for line in text.splitlines())
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def spell_as_sdk(text: str | bytes) -> str:
+    """JSON with the names of Gemini's SDK."""
+    if isinstance(text, bytes):
+        text = text.decode()
+    return re.sub(
+        '"function(Call|Response|Declarations)"', lambda name: f'"function_{name[1].lower()}"', text
+    )
+
+
+def read_body(body: str | bytes) -> Json:
+    """A request. One of Gemini's is neither in the order nor in the spelling of its API, as its SDK's are."""
+    request: Json = json.loads(spell_as_sdk(body))
+    if "contents" not in request:
+        return request
+    request.pop("model", None)  # it is in the path
+    config: Json = request.pop("config", {}) | request.pop("generation_config", {})
+    return request | config
+
+
+def to_rest(request: Json) -> Json:
+    """The body for arguments of Gemini's SDK."""
+    config = dict(request["config"])
+    own = {name: config.pop(name) for name in ("system_instruction", "tools")}
+    return {"contents": request["contents"], **own, "generation_config": config}
+
+
 class Sent(NamedTuple):
     """A request as the API got it, and the betas in its header."""
 
@@ -53,12 +133,13 @@ class Sent(NamedTuple):
 class Api:
     """What stands behind a door: it answers with what the model says, and keeps what it was sent."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, speech: Speech) -> None:
         self.model = model
+        self.speech = speech
         self.sent: list[Sent] = []
 
     def answer(self, request: Json, betas: str) -> Said | Refusal:
-        self.sent.append(Sent(json.loads(json.dumps(request)), betas))
+        self.sent.append(Sent(read_body(json.dumps(request)), betas))
         return self.model(self.sent[-1].request)
 
 
@@ -73,13 +154,8 @@ class Failed(Exception):
 class Client(NamedTuple):
     """A door as its client sees it. `read` is how many events of a stream it reads before it goes away."""
 
-    send: Callable[..., Json | None]
+    send: Callable[..., Any]
     api: Api
-
-
-HALF: Said = ["Half of it."]
-EVENTS_OF_HALF = 3
-"""An answer that breaks off, and after how many events."""
 
 
 class _WrappedApi:
@@ -89,27 +165,39 @@ class _WrappedApi:
         self._api = api
 
     def create(self, **request: Any) -> Any:
+        if request.get("stream"):
+            return self.create_stream(**request)
+        reply = self._answer(request)
+        if isinstance(reply, Refusal):
+            raise Failed(None, "the connection broke")
+        return to_answer(self._api.speech.write(reply))
+
+    def create_stream(self, **request: Any) -> Any:
+        if self._api.speech.is_lazy:
+            return self._stream_later(request)
+        return self._stream(request)
+
+    def _answer(self, request: Json) -> Said | Refusal:
         headers = request.pop("extra_headers", {})
         reply = self._api.answer(request, headers.get(BETAS, ""))
-        if isinstance(reply, Refusal) and (reply.status or not request.get("stream")):
-            raise Failed(reply.status or None, reply.text)
-        if request.get("stream"):
-            return self._stream(reply)
-        assert not isinstance(reply, Refusal)
-        return to_answer(write_message(reply, 100))
+        if isinstance(reply, Refusal) and reply.status:
+            raise Failed(reply.status, reply.text)
+        return reply
 
-    def _stream(self, reply: Said | Refusal) -> Iterator[Any]:
-        if isinstance(reply, Refusal):
-            return _Events(HALF, broken=True)
-        return _Events(reply, broken=False)
+    def _stream(self, request: Json) -> _Events:
+        reply = self._answer(request)
+        events = read_events("".join(self._api.speech.stream(reply, request)))
+        return _Events(events, broken=isinstance(reply, Refusal))
+
+    def _stream_later(self, request: Json) -> Iterator[Any]:
+        yield from self._stream(request)
 
 
 class _Events:
     """A stream of an SDK. It is no generator: the request was sent when it was made."""
 
-    def __init__(self, said: Said, *, broken: bool) -> None:
-        lines = "".join(stream_message(said, 100)).splitlines()
-        self._events = [to_answer(json.loads(line[6:])) for line in lines if line.startswith("data: ")]
+    def __init__(self, events: list[Json], *, broken: bool) -> None:
+        self._events = to_answer(events)
         self._broken = broken
         self._position = 0
 
@@ -117,9 +205,9 @@ class _Events:
         return self
 
     def __next__(self) -> Any:
-        if self._broken and self._position == EVENTS_OF_HALF:
-            raise Failed(None, "the connection broke")
         if self._position == len(self._events):
+            if self._broken:
+                raise Failed(None, "the connection broke")
             raise StopIteration
         self._position += 1
         return self._events[self._position - 1]
@@ -129,34 +217,45 @@ class _Events:
 
 
 @contextmanager
-def through_wrap(address: str, model: Model, **policy: Any) -> Iterator[Client]:
-    api = Api(model)
-    inner = SimpleNamespace(messages=SimpleNamespace(create=_WrappedApi(api).create))
+def through_wrap(address: str, model: Model, *, speech: Speech = MESSAGES, **policy: Any) -> Iterator[Client]:
+    api = Api(model, speech)
+    *resources, method = speech.method.split(".")
+    methods = _WrappedApi(api)
+    inner = SimpleNamespace(**{method: methods.create, f"{method}_stream": methods.create_stream})
+    for name in reversed(resources):
+        inner = SimpleNamespace(**{name: inner})
     client: Any = lamina.wrap(inner, store=address, policy=Policy(**policy))
 
-    def send(request: Json, *, read: int | None = None) -> Json | None:
-        answer = client.messages.create(**json.loads(json.dumps(request)))
+    def send(request: Json, *, read: int | None = None) -> Any:
+        arguments = json.loads(json.dumps(request))
+        method = speech.method
+        if speech.is_gemini and arguments.pop("stream"):
+            method += "_stream"
+        answer = attrgetter(method)(client)(**arguments)
         if not request.get("stream"):
-            whole: Json = answer
-            return whole
-        for position, _ in enumerate(answer, 1):
-            if position == read:
+            return answer
+        events: list[Json] = []
+        for event in answer:
+            events.append(event)
+            if len(events) == read:
                 answer.close()
                 return None
-        return None
+        return events
 
     yield Client(send, api)
     vars(client)["_conversations"].store.close()
 
 
 @contextmanager
-def through_gateway(address: str, model: Model, **policy: Any) -> Iterator[Client]:
-    api = Api(model)
+def through_gateway(
+    address: str, model: Model, *, speech: Speech = MESSAGES, **policy: Any
+) -> Iterator[Client]:
+    api = Api(model, speech)
     with (
         serve_http(make_handler(api)) as url,
         gateway_in_thread(settings_for(url, Path(address), **policy)) as gateway,
     ):
-        yield Client(partial(send_over_http, gateway.url), api)
+        yield Client(partial(send_over_http, gateway.url, speech), api)
 
 
 def make_handler(api: Api) -> type[BaseHTTPRequestHandler]:
@@ -169,21 +268,22 @@ def make_handler(api: Api) -> type[BaseHTTPRequestHandler]:
             if isinstance(reply, Refusal) and reply.status:
                 error = {"type": "error", "error": {"type": "invalid_request_error", "message": reply.text}}
                 self._write(reply.status, "application/json", json.dumps(error))
+            elif request.get("stream") or "stream" in self.path:
+                media_type = MEDIA_TYPES.get(api.speech.dialect, "text/event-stream")
+                events = "".join(api.speech.stream(reply, request))
+                self._write(200, media_type, events, is_whole=isinstance(reply, list))
             elif isinstance(reply, Refusal):
-                events = "".join(stream_message(HALF, 100)).split("\n\n")[:EVENTS_OF_HALF]
-                self._write(200, "text/event-stream", "\n\n".join([*events, ""]), missing=9)
-                self.close_connection = True
-            elif request.get("stream"):
-                self._write(200, "text/event-stream", "".join(stream_message(reply, 100)))
+                self._write(200, "application/json", '{"half"', is_whole=False)
             else:
-                self._write(200, "application/json", json.dumps(write_message(reply, 100)))
+                self._write(200, "application/json", json.dumps(api.speech.write(reply)))
 
-        def _write(self, status: int, media_type: str, text: str, *, missing: int = 0) -> None:
+        def _write(self, status: int, media_type: str, text: str, *, is_whole: bool = True) -> None:
             self.send_response(status)
             self.send_header("Content-Type", media_type)
-            self.send_header("Content-Length", str(len(text.encode()) + missing))
+            self.send_header("Content-Length", str(len(text.encode()) + (not is_whole)))
             self.end_headers()
             self.wfile.write(text.encode())
+            self.close_connection = not is_whole
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
@@ -191,11 +291,16 @@ def make_handler(api: Api) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def send_over_http(url: str, request: Json, *, read: int | None = None) -> Json | None:
-    """Send a request to a gateway, and return its answer, unless that is a stream."""
+def send_over_http(url: str, speech: Speech, request: Json, *, read: int | None = None) -> Any:
+    """Send a request to a gateway, and return its answer, or the events of it."""
     connection = HTTPConnection(urlsplit(url).netloc, timeout=30)
     try:
-        connection.request("POST", "/v1/messages", json.dumps(request), HEADERS)
+        path, body = speech.path, request
+        if speech.is_gemini:
+            body = to_rest(request)
+            if request["stream"]:
+                path = path.replace("generateContent", "streamGenerateContent") + "?alt=sse"
+        connection.request("POST", path, json.dumps(body), HEADERS)
         answer = connection.getresponse()
         if read is not None:
             answer.read(read)
@@ -207,13 +312,16 @@ def send_over_http(url: str, request: Json, *, read: int | None = None) -> Json 
         connection.close()
     if answer.status != HTTPStatus.OK:
         raise Failed(answer.status, text)
-    if request.get("stream"):
-        return None
-    whole: Json = json.loads(text)
-    return whole
+    if not request.get("stream"):
+        return json.loads(text)
+    events = read_events(text)
+    if any(event.get("type") == "error" or "error" in event for event in events):
+        raise Failed(None, text)
+    return events
 
 
 HEADERS = {"content-type": "application/json"}
+MEDIA_TYPES = {"ollama": "application/x-ndjson"}
 DOORS = {"wrap": through_wrap, "gateway": through_gateway}
 
 
@@ -256,8 +364,8 @@ def describe_kept(address: str) -> list[Json]:
             answer = call.answer
             calls.append(
                 {
-                    "sent": None if sent is None else json.loads(sent),
-                    "came": None if came is None else json.loads(came),
+                    "sent": None if sent is None else read_body(sent),
+                    "came": None if came is None else read_body(came),
                     "why": call.request.why,
                     "cut": None if call.request.cut is None else call.request.cut.reason,
                     "epoch": call.request.epoch,
@@ -267,7 +375,7 @@ def describe_kept(address: str) -> list[Json]:
                     else (answer.status, bool(answer.error), answer.recalled, answer.usage),
                 }
             )
-        exchanges = msgspec.json.decode(msgspec.json.encode(state.exchanges))
+        exchanges = json.loads(spell_as_sdk(msgspec.json.encode(state.exchanges)))
         described.append(
             {
                 "ledger": state.ledger.dump(),
@@ -276,22 +384,22 @@ def describe_kept(address: str) -> list[Json]:
                 "exchanges": exchanges,
                 "usage": state.usage,
                 "parent": numbers.get(state.parent, state.parent),
-                "left": [numbers.get(left, left) for left in state.left],
+                "left": sorted(numbers.get(left, len(numbers)) for left in state.left),
                 "requests": state.requests,
                 "tokens": state.tokens,
                 "keep": state.keep,
                 "title": state.title,
                 "model": state.model,
                 "inherited": state.inherited_cuts,
-                "lowered": sorted({segment.decode() for segment in record.segments}),
+                "lowered": sorted({spell_as_sdk(segment) for segment in record.segments}),
                 "calls": calls,
             }
         )
     return described
 
 
-def play(send: Callable[..., Json | None], request: Json, **options: Any) -> Json | None:
-    """Send a request; None if it fails."""
+def play(send: Callable[..., Any], request: Json, **options: Any) -> Any:
+    """Send a request, and return its answer; None if it fails."""
     with suppress(Failed, BudgetExceeded):
         return send(request, **options)
     return None
