@@ -365,6 +365,12 @@ def live(door: str, events: Sequence[Event], speech: Speech, **policy: Any) -> L
     speech=MESSAGES,
     policy=POLICIES[1],
 )
+@example(
+    # The second is refused after its recall, and what is sent then has no room for the tool.
+    events=[Event("refuse", 0, stream=False), Event("insist", 1, stream=True)],
+    speech=MESSAGES,
+    policy=POLICIES[2],
+)
 @given(events=EVENTS, speech=st.sampled_from(SPEECHES), policy=st.sampled_from(POLICIES))
 def test_whatever_a_client_does_both_doors_do_the_same(
     events: list[Event], speech: Speech, policy: Json

@@ -108,7 +108,7 @@ class _LiteCall(NamedTuple):
         return self._filter(response).show_whole(shows_nothing=self.pending.shows_nothing)
 
     def _filter(self, response: Any) -> RecallFilter:
-        recall_filter = RecallFilter(self.api.dialect, self.pending.fitted.own_names)
+        recall_filter = RecallFilter(self.api.dialect, self.pending.own_names)
         recall_filter.take_whole(response)
         return recall_filter
 

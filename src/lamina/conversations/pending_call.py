@@ -130,6 +130,11 @@ class PendingCall:
         return self._dialect
 
     @property
+    def own_names(self) -> frozenset[str]:
+        """The tools that lamina answers, also where a recalled text has left no room for them."""
+        return self._fitted.own_names | self._recalls.own_names
+
+    @property
     def shows_nothing(self) -> bool:
         """Whether the model recalled to the end, and said nothing that the client could see."""
         return self._recalls.shows_nothing
@@ -237,7 +242,7 @@ class PendingCall:
         That is so if the model called only tools that lamina answers: the request goes on with their results.
         `shows_call`: the client sees a call of its own in the answer, which may be cut off.
         """
-        if not self._fitted.own_tools:
+        if not self._fitted.own_tools and not self._recalls.rounds:
             return False
         turns = self._recalls.take(absorbed, self._fitted, shows_call=shows_call)
         if not turns:

@@ -93,6 +93,7 @@ class RecallLoop:
 
     def __init__(self, dialect: Dialect, *, streams: bool = False) -> None:
         self.rounds = 0
+        self.own_names: frozenset[str] = frozenset()
         self._dialect = dialect
         self._streams = streams
         self._exchanged: list[Segment] = []
@@ -110,12 +111,13 @@ class RecallLoop:
         and another answer after it would hide why the model stopped.
         """
         self._head = fitted.envelope.head
-        own_names = fitted.own_names
-        segments = _separate_recalls(absorbed.segments, own_names)
-        self._answer = _read_answer(segments, own_names)
+        self.own_names |= fitted.own_names
+        segments = _separate_recalls(absorbed.segments, self.own_names)
+        self._answer = _read_answer(segments, self.own_names)
         if not self._answer.recalls:
             return ()
-        if self.rounds > ROUNDS:  # it was told to answer, and recalls all the same
+        # It was told to answer, or the recalled text left no room for the tool, and it recalls all the same.
+        if self.rounds > ROUNDS or not fitted.own_tools:
             self._drop_recalls()
             return ()
         results: list[Segment] = []

@@ -83,7 +83,8 @@ class AnswerRelay:
             request=outgoing.request,
         )
         call = _AnsweredCall(outgoing, answer, reader, sending.sent_id)
-        if outgoing.own_names and answer.status < 300:
+        # A request that goes on after a recall may have no room for the tool.
+        if (outgoing.own_names or self._recalls is not None) and answer.status < 300:
             return await self._relay_recalls(call)
         await self._relay_pieces(call)
         return None
