@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -78,10 +80,11 @@ USED = 100
 """The tokens that each answer reports."""
 
 MESSAGES = Speech("anthropic", "claude-sonnet-5", "/v1/messages", "messages.create", "messages")
+RESPONSES = Speech("openai_responses", "gpt-5", "/v1/responses", "responses.create", "responses")
 SPEECHES = (
     MESSAGES,
     Speech("openai_chat", "gpt-5", "/v1/chat/completions", "chat.completions.create", "completions"),
-    Speech("openai_responses", "gpt-5", "/v1/responses", "responses.create", "responses"),
+    RESPONSES,
     Speech(
         *("gemini", "gemini-2.5-pro", "/v1beta/models/gemini-2.5-pro:generateContent"),
         *("models.generate_content", "generateContent"),
@@ -351,12 +354,19 @@ def describe_kept(address: str) -> list[Json]:
     """What is stored, without what is a door's own: names, ids, times.
 
     A gateway stores what a cut lowers before it sends the request. If that is refused and the next cut is
-    another one, a later cut may lower the same segment again, and it is stored twice.
+    another one, a later cut may lower the same segment again, and it is stored twice, also in a fork whose
+    parent has it. It erases what a client has left a little later: if that is left for a second time
+    meanwhile, it keeps what the second one still has. So what was left twice is not described.
     """
     kept = read_kept(address)
     numbers = {each.name: number for number, each in enumerate(kept)}
     described: list[Json] = []
-    for _, state, record in kept:
+    stored: set[str] = set()
+    times_left = Counter(chain.from_iterable(each.state.left for each in kept))
+    for name, state, record in kept:
+        if times_left[name] > 1:
+            continue
+        lowered = {spell_as_sdk(segment) for segment in record.segments}
         calls: list[Json] = []
         for call in record.calls:
             sent = record.sent_body(call)
@@ -391,10 +401,11 @@ def describe_kept(address: str) -> list[Json]:
                 "title": state.title,
                 "model": state.model,
                 "inherited": state.inherited_cuts,
-                "lowered": sorted({spell_as_sdk(segment) for segment in record.segments}),
+                "lowered": sorted(lowered - stored),
                 "calls": calls,
             }
         )
+        stored |= lowered
     return described
 
 

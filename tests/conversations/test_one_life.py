@@ -22,6 +22,7 @@ from lamina.fitting.recalls import read_turns
 from tests.conversations.doors import (
     DOORS,
     MESSAGES,
+    RESPONSES,
     SPEECHES,
     Client,
     Json,
@@ -205,7 +206,7 @@ ANSWERS = ("say", "parallel", "beside", "insist", "refuse", "break", "fail", "re
 KINDS = (*CHANGES, *ANSWERS)
 EVENTS = st.lists(st.builds(Event, st.sampled_from(KINDS), st.integers(0, 30), st.booleans()), max_size=6)
 POLICIES: tuple[Json, ...] = (
-    {"keep": "all"},
+    {"keep": "all", "budget": Budget(window=9_000, reserve=500)},
     {"keep": "lowered"},
     {"keep": "lowered", "budget": Budget(window=3_000, reserve=300)},
     {"keep": "all", "window": "price"},
@@ -221,6 +222,8 @@ class Teller:
         self.speech = speech
         self.task = "Do it."
         self.steps = messages_request(10)["messages"][1:]
+        for number, step in enumerate(self.steps[::2]):  # for reminders
+            step["content"][0]["text"] = f"The code of lighthouse{number} is {7919 * number}."
         self.other = ("Do it too.", deepcopy(self.steps))
         self.head: Json = {}
         self.words = count()
@@ -283,19 +286,16 @@ class Teller:
             messages = [{"role": "user", "content": self.task}, *self._grow(event)]
             request = messages_request(0, stream=event.stream) | self.head | {"messages": messages}
             self.request = self._translate(request)
-            if event.kind == "continue" and self.speech.dialect == "openai_responses" and self.seen:
+            if event.kind == "continue" and self.speech is RESPONSES and self.seen:
                 self._continue()
 
     def _grow(self, event: Event) -> list[Json]:
         """The history, after which the model is asked. Then it has the answer, and its results."""
-        history = [*self.steps]
         if event.kind == "ask":
-            asked = {
-                "type": "text",
-                "text": f"Never forget word-{next(self.words)}. What is f{event.step}.py?",
-            }
-            history[-1] = {**history[-1], "content": [*history[-1]["content"], asked]}
-            self.steps = history[:]
+            self.steps.append({"role": "assistant", "content": [{"type": "text", "text": "Done."}]})
+            question = f"Where is lighthouse{event.step % 10}? Never forget word-{next(self.words)}."
+            self.steps.append({"role": "user", "content": [{"type": "text", "text": question}]})
+        history = [*self.steps]
         number = next(self.words)
         ids = [f"more_{number}", f"also_{number}"] if event.kind == "parallel" else [f"more_{number}"]
         self.reply = [
@@ -370,6 +370,12 @@ def live(door: str, events: Sequence[Event], speech: Speech, **policy: Any) -> L
     events=[Event("refuse", 0, stream=False), Event("insist", 1, stream=True)],
     speech=MESSAGES,
     policy=POLICIES[2],
+)
+@example(
+    # The second has the recalled text, too, which has no room beside its own.
+    events=[Event("beside", 3, stream=False), Event("continue", 1, stream=False)],
+    speech=RESPONSES,
+    policy=POLICIES[1],
 )
 @given(events=EVENTS, speech=st.sampled_from(SPEECHES), policy=st.sampled_from(POLICIES))
 def test_whatever_a_client_does_both_doors_do_the_same(

@@ -30,12 +30,13 @@ from lamina.conversations.recall_loop import (
     place_after,
     splice_exchanges,
 )
-from lamina.conversations.recognise import names_conversation
+from lamina.conversations.recognise import find_server_conversation, names_conversation
 from lamina.conversations.record import Answered
 from lamina.conversations.recorder import CallRecorder, encode_lowered
 from lamina.conversations.remedies import (
     SWITCH_REFUSED,
     THINKING_REFUSED,
+    UNCOUNTED,
     MendableRefusal,
     limit_budget,
     limit_to_floor,
@@ -74,7 +75,8 @@ class PendingCall:
         answers_recalls: bool = True,
     ) -> None:
         self._recall_mode: RecallMode = "off"
-        if answers_recalls:
+        self._passes = bool(find_server_conversation(request, dialect.name))
+        if answers_recalls and not self._passes:
             self._recall_mode = conversations.policy.recall_mode("tool")
         self._conversations = conversations
         self._dialect = dialect
@@ -198,6 +200,8 @@ class PendingCall:
 
     def _shrink(self, overflow: Overflow) -> bool:
         """Make the request smaller: as small as the API asked for, or else as small as it can be."""
+        if self._passes:
+            return False
         counted = self._fitted.envelope.tokens
         budget = self._current_budget()
         reported = limit_to_report(budget, overflow, counted)
@@ -514,6 +518,8 @@ class PendingCall:
     def _current_policy(self, budget: Budget) -> Policy:
         """The policy with this budget, and with the lifetimes for which the caller's pauses speak."""
         policy = self._conversations.policy
+        if self._passes:  # also the recalled texts that the server waits for, however large they are
+            return Policy(budget=UNCOUNTED, counter=policy.counter, recall="off", remind="off")
         breakpoints = resolve_lifetimes(
             policy.breakpoints,
             self._conversations.list_pauses(),

@@ -75,6 +75,9 @@ USER = "user:"
 _SHARED_IDS = (USER, "cache-key:")
 """Begin ids that many conversations have. Every other id of a client names one."""
 
+SERVER_STATE = ("previous_response_id", "conversation")
+"""Fields of the Responses API by which a request continues what only the server has."""
+
 MOST_LEFT = 32
 """How many conversations that a client has left are remembered by the one that it goes on with."""
 
@@ -162,6 +165,17 @@ def find_left(living: RequestDigests, others: Iterable[tuple[Name, RequestDigest
     """
     messages = frozenset(living.digests)
     return [name for name, other in others if _is_left(living, other, messages)]
+
+
+def find_server_conversation(request: Mapping[str, Any], dialect: str) -> str:
+    """The field by which a request continues what only the server has; "" if it has none.
+
+    Such a request has the new items only. Nobody here knows how long the whole is, and a cut could take away
+    what the server's part refers to. So it passes as it came.
+    """
+    if dialect != "openai_responses":
+        return ""
+    return next((field for field in SERVER_STATE if request.get(field)), "")
 
 
 def name_left(

@@ -19,6 +19,9 @@ SWITCH_REFUSED = "refused for what it asks of the server"
 THINKING_REFUSED = "refused for its thinking"
 TOO_LONG = "refused as too long"
 
+UNCOUNTED = Budget(window=1 << 40)
+"""A budget that nothing exceeds: for counting, and for what passes."""
+
 
 class MendableRefusal(NamedTuple):
     """Why an API refused a request, in a case that has a remedy. The record has `why` at the next request."""

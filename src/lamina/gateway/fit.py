@@ -20,7 +20,9 @@ import msgspec
 from anyio import to_thread
 
 from lamina.caches.lifetimes import FOR_EVER
+from lamina.conversations.recognise import find_server_conversation
 from lamina.conversations.recorder import encode_lowered
+from lamina.conversations.remedies import UNCOUNTED
 from lamina.conversations.request_digests import count_shared_links
 from lamina.conversations.shelf import TRIES
 from lamina.conversations.store import ConversationState, changes_requests
@@ -33,11 +35,11 @@ from lamina.fitting.request import Fitted, PassedRequest, fit_request
 from lamina.gateway.calls import FitBasis, IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.conversation_index import ConversationMatch, LiveConversation, ParsedCall
 from lamina.gateway.fit_call import CallFitter
-from lamina.gateway.policies import choose_breakpoints, find_server_conversation, plans_markers
+from lamina.gateway.policies import choose_breakpoints, plans_markers
 from lamina.gateway.refusals import Refusal, explain_floor
 from lamina.gateway.request_bodies import RequestBody
 from lamina.gateway.sent_calls import continue_last
-from lamina.gateway.sizes import UNCOUNTED, CountedRequest, bound_tokens, find_trigger
+from lamina.gateway.sizes import CountedRequest, bound_tokens, find_trigger
 from lamina.gateway.store_access import StoreGone
 
 HEAVY = 64 << 10
@@ -60,7 +62,7 @@ class Fitter:
     async def prepare(self, incoming: IncomingRequest) -> OutgoingRequest:
         """What to send for a request. Raises Refusal if nothing may be sent."""
         call = call_upstream(incoming, salted=bool(self._fitter.settings.tokens))
-        server_field = find_server_conversation(incoming)
+        server_field = find_server_conversation(incoming.request, incoming.dialect.name)
         if server_field:
             request = await continue_last(self._store, incoming.workspace, call.request)
             call = msgspec.structs.replace(call, request=request)

@@ -33,9 +33,6 @@ from lamina.gateway.upstreams import Upstream
 from lamina.models.facts import choose_window as choose_served_window
 from lamina.models.facts import read_served_windows
 
-SERVER_STATE = ("previous_response_id", "conversation")
-"""Fields of a request whose history the upstream has. Nothing can be put back into a history there."""
-
 
 class RequestPolicies:
     """Chooses how each request is fitted, for all requests of one gateway process.
@@ -100,24 +97,6 @@ class RequestPolicies:
         return (upstream.name, incoming.model) not in self._without_switch
 
 
-def find_server_conversation(incoming: IncomingRequest) -> str:
-    """The field by which a request continues what only the server has; "" if it has none.
-
-    Such a request has the new items only. Nobody here knows how long the whole is, and a cut could take away
-    what the server's part refers to. So it passes as it came.
-    """
-    if incoming.dialect.name != "openai_responses":
-        return ""
-    return _find_server_state(incoming)
-
-
-def _find_server_state(incoming: IncomingRequest) -> str:
-    for field in SERVER_STATE:
-        if incoming.request.get(field):
-            return field
-    return ""
-
-
 def _choose_recall_mode(incoming: IncomingRequest) -> RecallMode:
     """How the model can have again what was lowered. Where nothing answers, no handle is shown.
 
@@ -132,8 +111,6 @@ def _choose_recall_mode(incoming: IncomingRequest) -> RecallMode:
 def _takes_recall_tool(incoming: IncomingRequest) -> bool:
     """Whether a request may get a tool of the gateway's own. `HeadShape.takes_tool` has the API's rules."""
     if incoming.dialect.name not in CALL_LISTS:
-        return False
-    if _find_server_state(incoming):
         return False
     if incoming.request.get("tools") or read_field(incoming.request.get("toolConfig"), "tools"):
         return True

@@ -26,6 +26,7 @@ from lamina.conversations.recorder import encode_lowered
 from lamina.conversations.remedies import (
     SWITCH_REFUSED,
     THINKING_REFUSED,
+    UNCOUNTED,
     MendableRefusal,
     limit_to_floor,
     limit_to_report,
@@ -43,7 +44,7 @@ from lamina.gateway.calls import FitBasis, OutgoingRequest, UpstreamCall
 from lamina.gateway.conversation_index import LiveConversation
 from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.refusals import Refusal, explain_unfit
-from lamina.gateway.sizes import UNCOUNTED, CountedRequest
+from lamina.gateway.sizes import CountedRequest
 from lamina.gateway.store_access import GatewayStore, StoreGone
 
 MOST_BYTES = 6

@@ -21,9 +21,6 @@ from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.request_bodies import RequestBody
 from lamina.models.facts import model_or_none
 
-UNCOUNTED = Budget(window=1 << 40)
-"""A budget that nothing exceeds: for counting."""
-
 UNKNOWN_WINDOW = 128_000
 """Tokens of a model that the table does not have, at an upstream that does not list its windows."""
 
