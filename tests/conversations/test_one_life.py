@@ -200,7 +200,7 @@ class Event(NamedTuple):
 CHANGES = ("edit", "rewind", "delete", "forget", "ask", "again", "other", "system", "tools", "continue")
 """What a client does to its request before it says something."""
 
-ANSWERS = ("say", "parallel", "beside", "insist", "refuse", "break", "fail", "restart")
+ANSWERS = ("say", "parallel", "beside", "aloud", "insist", "refuse", "break", "fail", "restart")
 """How the model and the API answer: a model that insists recalls for ever, also without the tool."""
 
 KINDS = (*CHANGES, *ANSWERS)
@@ -230,6 +230,7 @@ class Teller:
         self.events = [*events, Event("say", 0, stream=False)]
         self.now = self.events[0]
         self.reply: Said = []
+        self.thought: Said = []
         self.request: Json = {}
         self.seen: list[Any] = []
         self.requests = count()
@@ -249,7 +250,7 @@ class Teller:
             return self.reply
         self.handle = self.handle or handles[-1]
         recall = Call("recall", {"key": self.handle}, f"recalled-{len(self.seen)}-{number}")
-        return [*self.reply, recall] if kind == "beside" else [recall]
+        return [*(self.reply if kind == "beside" else self.thought), recall]
 
     def tell(self, client: Client) -> bool:
         """Do what follows, until the process ends. Returns whether there is more to tell."""
@@ -258,9 +259,12 @@ class Teller:
             if event.kind == "restart":
                 return True
             self._change(event)
+            self.thought = ["Let me see."] if event.kind == "aloud" else []
             self.seen.append(play(client.send, self.request))
             if self.seen[-1] is None:  # its client tries again, as SDKs do
                 self.seen.append(play(client.send, self.request))
+            if event.stream and self.handle and self.thought:
+                self.steps[-2]["content"].insert(0, message_block("Let me see."))
         return False
 
     def _change(self, event: Event) -> None:
