@@ -25,6 +25,7 @@ import lamina
 from lamina import Policy
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import WORKSPACE, ConversationState, list_conversations, read_record
+from lamina.dialects import Usage
 from lamina.dialects.anthropic.server import BETAS
 from lamina.errors import BudgetExceeded
 from lamina.stores import open_store
@@ -392,7 +393,7 @@ def describe_kept(address: str) -> list[Json]:
                 "chain": len(state.chain),
                 "windows": state.windows,
                 "exchanges": exchanges,
-                "usage": state.usage,
+                "usage": state.usage or Usage(),
                 "parent": numbers.get(state.parent, state.parent),
                 "left": sorted(numbers.get(left, len(numbers)) for left in state.left),
                 "requests": state.requests,
