@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import lamina
 from lamina import Budget, Policy
 from lamina.core.tokens import BYTES4
+from lamina.models.facts import VARIABLE
 from lamina.wrapped import CutEvent, MissEvent, RepairEvent
 
 LONG = "Go on. " * 240
@@ -112,7 +114,13 @@ def test_the_logger_is_silent_unless_it_is_configured(capfd: pytest.CaptureFixtu
     assert capfd.readouterr().err == ""
 
 
-def test_a_model_without_a_price_has_events_without_money() -> None:
+@pytest.mark.parametrize("known", ["", "[models.my-own-model]\nwindow = 3000\nprices = {read = 0.1}\n"])
+def test_a_model_without_a_price_has_events_without_money(
+    known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = tmp_path / "models.toml"
+    models.write_text(known)
+    monkeypatch.setenv(VARIABLE, str(models))
     events: list[CutEvent] = []
     client = lamina.wrap(
         FakeClient(),

@@ -284,6 +284,25 @@ async def test_what_the_model_says_before_a_recall_is_put_back_in_its_place(api:
         assert flatten(served.requests[-1]).count("Let me look.") == 1
 
 
+@pytest.mark.parametrize("named", [True, False])
+@awaited
+async def test_a_recall_is_put_back_under_another_system_text_if_the_client_names_its_conversation(
+    named: bool,  # noqa: FBT001
+) -> None:
+    api = APIS[0]
+    with scripted_api(remembering(api)) as served:
+        client = api.client(served.url)
+        if named:
+            client = client.conversation("harbour")
+        history: list[Any] = []
+        await fill(api, ask_whole, client, history, 9)
+        history.append(user("When opens the harbour?"))
+        answer, _ = await ask_whole(api, client, history)
+        history += [*answer, user("Thanks.")]
+        client.messages.create(**api.request(history), system="It is noon.")
+        assert ('"name": "recall"' in flatten(api.turns(served.requests[-1]))) is named
+
+
 def mixed(api: Api) -> Callable[[dict[str, Any]], Said]:
     """A model that recalls something and reads a file in one answer."""
 
