@@ -126,6 +126,18 @@ def test_a_marker_is_where_the_last_request_ended_and_where_a_cut_did() -> None:
     assert cache.send(sent[1]).read == sent[0].tokens, "the whole of the last request is found again"
 
 
+def test_the_end_of_the_last_request_is_marked_where_it_is_too_far_back_to_be_found() -> None:
+    policy = Policy(breakpoints="plan")
+    first = fit_request(long(4), dialect=MESSAGES, policy=policy)
+    second = fit_request(long(20), dialect=MESSAGES, ledger=first.ledger, policy=policy)
+    assert second.plan is not None
+    assert LAST_REQUEST_END in second.plan.reasons.values()
+    cache = simulator(rules_for("anthropic"))
+    sent = [_weighed(fitted) for fitted in (first, second)]
+    assert cache.send(sent[0]).read == 0
+    assert cache.send(sent[1]).read == sent[0].tokens
+
+
 def test_what_a_cut_left_ends_right_before_the_first_thing_that_it_changed() -> None:
     budget = Budget(window=9_000, reserve=500)
     before = fit_request(long(12), dialect=MESSAGES, budget=budget, policy=Policy(breakpoints="plan"))

@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import BadInput, Budget, BudgetExceeded, Form, LaminaError, Ledger, Policy, fit_request
+from lamina import (
+    BadInput,
+    Budget,
+    BudgetExceeded,
+    Form,
+    LaminaError,
+    Ledger,
+    Policy,
+    Segment,
+    fit_request,
+)
+from lamina.core import Wording, text_of
 from lamina.core.tokens import ESTIMATE, STRICT
 from lamina.dialects import DIALECTS, Usage
 from lamina.fitting import RequestMemo
@@ -56,6 +67,15 @@ def test_nothing_to_do_gives_back_the_same_object(request_: dict[str, Any], name
     assert fitted.request is request_
     assert json.dumps(request_) == before
     assert DIALECTS[name].recognises(request_)
+
+
+@pytest.mark.parametrize("make", [chat, talk])
+def test_a_request_in_the_callers_own_words_is_never_the_one_that_came(make: Any) -> None:
+    def reword(segment: Segment, *_: object) -> str:
+        return f"Please: {text_of(segment.parts)}"
+
+    policy = Policy(wording=Wording(words={"user": reword}), breakpoints="keep")
+    assert "Please: Read everything." in json.dumps(fit_request(make(1), policy=policy).request)
 
 
 @pytest.mark.parametrize("make", [chat, talk])
