@@ -20,6 +20,8 @@ from tests.gateway.running import make_link
 pytestmark = pytest.mark.anyio
 
 LARGE = 10 * SMALL
+FRAME = len(gzip.compress(bytes(SMALL), 0)) - SMALL
+"""Bytes that gzip adds to a body which it only stores."""
 
 
 async def hold(room: BodyRoom, size: int, until: asyncio.Event, entered: list[int]) -> None:
@@ -120,17 +122,22 @@ async def test_a_body_waits_for_the_room_that_it_takes_when_it_is_unpacked(
     assert room.taken == 0
 
 
-async def test_a_packed_body_that_is_small_waits_for_nobody() -> None:
-    packed = gzip.compress(b"x" * SMALL)
+@pytest.mark.parametrize(
+    ("size", "level"), [(SMALL, 9), (SMALL - FRAME, 0)], ids=["when unpacked", "and just so while packed"]
+)
+async def test_a_packed_body_that_is_small_waits_for_nobody(size: int, level: int) -> None:
+    packed = gzip.compress(b"x" * size, level)
+    assert max(size, len(packed)) == SMALL
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": packed, "more_body": False}
 
     room = BodyRoom(SMALL, seconds=60)
-    client = ClientConnection(receive, [(b"content-encoding", b"gzip")], GatewaySettings(), make_link())
+    headers = [(b"content-encoding", b"gzip"), (b"content-length", b"%d" % len(packed))]
+    client = ClientConnection(receive, headers, GatewaySettings(), make_link())
     with BodyTicket(room) as ticket, BodyTicket(room) as other:
         await other.take(LARGE)
-        assert len(await client.unpack_body(await client.read_body(ticket), ticket)) == SMALL
+        assert len(await client.unpack_body(await client.read_body(ticket), ticket)) == size
 
 
 async def test_a_body_is_read_in_its_pieces_and_the_server_knows_that_nobody_waits_for_one() -> None:
@@ -148,3 +155,13 @@ async def test_a_body_is_read_in_its_pieces_and_the_server_knows_that_nobody_wai
         body = await client.read_body(ticket)
     assert body == b"first last"
     assert link.wants_whole_body
+
+
+async def test_a_body_that_is_passed_on_in_its_pieces_is_waited_for_piece_by_piece() -> None:
+    async def receive() -> Any:
+        assert not link.wants_whole_body
+        return {"type": "http.request", "body": b"all", "more_body": False}
+
+    link = make_link()
+    client = ClientConnection(receive, [], GatewaySettings(), link)
+    assert [piece async for piece in client.read_pieces()] == [b"all"]
