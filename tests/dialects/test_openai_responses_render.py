@@ -46,6 +46,15 @@ def test_a_lowered_item_is_a_copy_in_which_the_rest_is_the_same() -> None:
     assert len(old["arguments"]) > 4000
 
 
+def test_the_marker_of_a_lowered_output_stays_on_its_last_block() -> None:
+    marker = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+    output = [{"type": "input_text", "text": "long " * 900, **marker}, {"type": "input_text", "text": "end"}]
+    items = sent(request(user(), calls("c1"), answers("c1", output), user(), says(), user()), window=600)
+    [lowered] = [item["output"] for item in items if item["type"] == "function_call_output"]
+    assert len(lowered[0]["text"]) < 900
+    assert [block.get("prompt_cache_breakpoint") for block in lowered][-1] == {"mode": "explicit"}
+
+
 def test_a_lowered_reply_keeps_its_phase_and_loses_what_pointed_into_its_text() -> None:
     note = {"type": "output_text", "text": "word " * 900, "annotations": [{"type": "url_citation"}]}
     old = says(n=5, phase="final_answer", content=[note])

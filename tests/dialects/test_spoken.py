@@ -47,6 +47,7 @@ def test_each_segment_goes_alone(name: str, request_sample: Any) -> None:
     dialect = DIALECTS[name]
     request = msgspec.json.decode(msgspec.json.encode(request_sample))
     log = dialect.wire.parse(request).log
+    assert erase_segments(request, []) is request
     for at, segment in enumerate(log):
         erased = erase_segments(request, [segment])
         assert erased is not request, segment

@@ -27,6 +27,12 @@ def test_rules_and_wishes_in_the_middle_of_a_giant_text_are_found_where_they_sta
     assert len(statements) * len(FILLER) < len(GIANT_TEXT) // 8
 
 
+def test_of_a_giant_text_with_too_many_rules_as_many_of_the_first_are_found_as_of_the_last() -> None:
+    rules = [f"Never touch folder {number}." for number in range(1_500)]
+    found = [rules.index(rule) for rule in find_rules(f"{HALF}{f' {FILLER}'.join(rules)} {HALF}")]
+    assert found == [*range(500), *range(1_000, 1_500)]
+
+
 def test_a_giant_text_is_searched_for_what_a_question_asks() -> None:
     index = PassageIndex()
     index.add(Ref("short"), "The lighthouse keeper is called Ansgar.")

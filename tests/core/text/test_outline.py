@@ -174,6 +174,11 @@ def test_clip_lines_shortens_long_lines_so_that_others_fit() -> None:
     assert short_text.endswith("\nmiddle\nfatal: last")
 
 
+def test_clip_lines_shows_a_line_whole_that_half_of_the_room_has_room_for() -> None:
+    lines = [f"{number:03}" + "-" * 77 for number in range(100)]
+    assert clip_lines("\n".join(lines), limit=200).split("\n")[::2] == [lines[0], lines[-1]]
+
+
 def test_clip_lines_of_one_long_line_keeps_both_ends() -> None:
     short_text = clip_lines("begin" + "-" * 5_000 + "end", limit=200)
     assert short_text.startswith("begin---")
