@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import runpy
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -44,11 +47,23 @@ def test_the_example_runs(
     monkeypatch.chdir(tmp_path)
     program = str(ROOT / "examples" / "adapters" / f"{name}.py")
     monkeypatch.setattr(sys, "argv", [program])
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), own_loop():
         warnings.simplefilter("ignore")  # those of the framework
         runpy.run_path(program, run_name="__main__")
     assert last_line in capsys.readouterr().out.splitlines()[-1]
     assert list(tmp_path.iterdir()) == []
+
+
+@contextmanager
+def own_loop() -> Iterator[None]:
+    """Without a loop, a framework's blocking call makes one and leaves it open for another test to find."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
 
 
 def _is_installed(package: str) -> bool:
