@@ -199,8 +199,8 @@ class Phrases:
     def find_places(self, text: str, words: frozenset[str]) -> Iterator[int]:
         """Where letters of phrases stand, be it within a word: far quicker to find in a long text.
 
-        None that `find_all` finds is missing. `words` are its different words, which several tables are
-        compared with.
+        Every phrase that `find_all` finds has letters at one of these places. `words` are the different words
+        of the text, which several tables are compared with.
         """
         for literal, needed in self.literals:
             if not words.issuperset(needed):

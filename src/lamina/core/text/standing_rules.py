@@ -9,9 +9,10 @@ is kept costs a line, one that is missed is lost without anybody's knowing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from functools import cache
 from hashlib import sha256
+from typing import Generic, TypeVar
 
 from lamina.core.text import rule_words, wish_words
 from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, split_words, with_newlines
@@ -81,17 +82,38 @@ GIANT = 200_000
 in, and to weigh two million characters took four seconds."""
 
 _LONG = 4_000  # characters of a message above which its weights are remembered together
-_MOST_LONG = 2_000
-_long_texts: dict[bytes, dict[int, tuple[int, Weight]]] = {}
-"""Where the sentences with a weight begin and end in long texts, by the text's digest: a cut asks several
-times."""
 
 _END_OF_GIANT = 10_000  # characters at either end that are read sentence by sentence
 _MOST_PLACES = 1_000  # places between them at which a rule or a wish may stand
 _AROUND_PLACE = 600  # characters before and after such a place in which its sentence begins and ends
-_MOST_GIANTS = 32
-_giants: dict[bytes, list[tuple[int, int, Weight]]] = {}
-"""Where the statements of giant texts stand, by the digest of the text: a cut asks several times."""
+_MOST_SPANS = 50_000  # sentences of long texts whose places are remembered, some 10 MB
+
+
+Spans = TypeVar("Spans", bound=Sized)
+
+
+class _WeighedTexts(Generic[Spans]):
+    """Where the sentences of long texts stand that have a weight, found by `weigh` and remembered.
+
+    A cut asks several times. The texts are known by their digests, so nobody's words stay in memory for it.
+    """
+
+    def __init__(self, weigh: Callable[[str], Spans]) -> None:
+        self._weigh = weigh
+        self._spans: dict[bytes, Spans] = {}
+        self._size = 0
+
+    def read(self, text: str) -> Spans:
+        key = _digest(text)
+        spans = self._spans.get(key)
+        if spans is None:
+            spans = self._weigh(text)
+            if self._size > _MOST_SPANS:
+                self._spans.clear()
+                self._size = 0
+            self._spans[key] = spans
+            self._size += 1 + len(spans)
+        return spans
 
 
 def find_statements(text: str) -> Iterator[Statement]:
@@ -101,10 +123,12 @@ def find_statements(text: str) -> Iterator[Statement]:
     ends are read sentence by sentence. Between them stand the rules and wishes, and nothing else.
     """
     if len(text) > GIANT:
-        yield from _read_giant(with_newlines(text))
+        text = with_newlines(text)
+        for start, end, weight in _giants.read(text):
+            yield Statement(start, end, text[start:end].strip(WHITE_SPACE), weight)
     elif len(text) > _LONG:
         text = with_newlines(text)
-        weights = _read_long(text)
+        weights = _long_texts.read(text)
         for sentence in split_sentences(text):
             _, weight = weights.get(sentence.start, _NO_WEIGHT)
             yield sentence._replace(weight=weight)
@@ -116,19 +140,8 @@ def find_statements(text: str) -> Iterator[Statement]:
 _NO_WEIGHT: tuple[int, Weight] = (0, "")
 
 
-def _read_long(text: str) -> dict[int, tuple[int, Weight]]:
-    """Where the sentences of a long text end that have a weight, and that, by where they begin."""
-    key = _digest(text)
-    weights = _long_texts.get(key)
-    if weights is None:
-        if len(_long_texts) >= _MOST_LONG:
-            _long_texts.clear()
-        weights = _long_texts[key] = _weigh_long(text)
-    return weights
-
-
 def _weigh_long(text: str) -> dict[int, tuple[int, Weight]]:
-    """What `_read_long` returns, found anew.
+    """Where the sentences of a long text end that have a weight, and that, by where they begin.
 
     Most sentences have no letters of any phrase. It takes far less to find those of the whole text at once.
     """
@@ -156,18 +169,6 @@ def _tables() -> tuple[Phrases, ...]:
 
 def _digest(text: str) -> bytes:
     return sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
-def _read_giant(text: str) -> Iterator[Statement]:
-    """The sentences at both ends of a giant text, and what holds from then on between them."""
-    key = _digest(text)
-    spans = _giants.get(key)
-    if spans is None:
-        if len(_giants) >= _MOST_GIANTS:
-            _giants.clear()
-        spans = _giants[key] = _weigh_giant(text)
-    for start, end, weight in spans:
-        yield Statement(start, end, text[start:end].strip(WHITE_SPACE), weight)
 
 
 def _weigh_giant(text: str) -> list[tuple[int, int, Weight]]:
@@ -198,6 +199,10 @@ def _weigh_giant(text: str) -> list[tuple[int, int, Weight]]:
     return spans + _weigh_around(text, max(middle_end, seen), len(text))
 
 
+_long_texts = _WeighedTexts(_weigh_long)
+_giants = _WeighedTexts(_weigh_giant)
+
+
 def _find_around(text: str, place: int, seen: int) -> Statement:
     """The sentence at a place of a giant text, without what was seen before."""
     start = max(place - _AROUND_PLACE, seen)
@@ -219,7 +224,7 @@ def find_rules(text: str) -> list[str]:
     """The sentences of a text that are standing rules, each as a reader would quote it."""
     if _LONG < len(text) <= GIANT:
         text = with_newlines(text)
-        spans = [(start, end) for start, (end, weight) in _read_long(text).items() if weight == "rule"]
+        spans = [(start, end) for start, (end, weight) in _long_texts.read(text).items() if weight == "rule"]
         return [quote_statement(text[start:end].strip(WHITE_SPACE)) for start, end in spans]
     return [quote_statement(each.text) for each in find_statements(text) if each.weight == "rule"]
 
