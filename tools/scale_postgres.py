@@ -65,6 +65,7 @@ store = "{store}"
 url = "{url}"
 profile = "anthropic"
 policy.budget = {{ window = 8000, reserve = 500 }}
+policy.breakpoints = "keep"
 """
 
 
