@@ -31,7 +31,6 @@ from lamina.segments import assistant, call, result, user
 from lamina.sessions import RuntimeOptions, Session
 from lamina.settings import Settings, load_settings
 from lamina.stores import MemoryStore
-from lamina.workspace.superseding import read_move
 from tests.bounded import bounded_work
 
 SRC = Path(__file__).resolve().parent.parent / "src" / "lamina"
@@ -214,7 +213,6 @@ def test_what_an_adapter_finds_in_a_store() -> None:
 def test_arguments_that_a_model_wrote(depth: int) -> None:
     text = nested_text(depth)
     assert describe_call(ToolCall(id="a", name="f", arguments=text)).startswith("f ")
-    assert read_move(ToolCall(id="a", name="mv", arguments=text)) is None
     assert set(decode_arguments(text)) <= {"a", "arguments"}
     made = anyio.run(answer, memory_tools(None), ToolCall(id="a", name="forget", arguments=text))  # type: ignore[arg-type]
     assert made.parts[0].error  # type: ignore[union-attr]

@@ -133,7 +133,7 @@ def test_core_imports_only_what_is_pure() -> None:
 def test_text_imports_only_what_is_pure_and_nothing_that_knows_a_segment() -> None:
     for path in TEXT:
         names = list(imported(path))
-        allowed = PURE_OF_TEXT | {"lamina"} | ({"msgspec"} if path.stem == "subjects" else set())
+        allowed = PURE_OF_TEXT | {"lamina"}
         assert {name.partition(".")[0] for name in names} <= allowed, path
         ours = [name for name in names if name.startswith("lamina.")]
         assert all(name.startswith(("lamina.core.text.", "lamina.errors.")) for name in ours), path

@@ -5,7 +5,7 @@
     python -m tools.fingerprints NAME          the text behind one of them, to see where two interpreters part
 
 Whatever lamina does to single characters is tried on a session in many scripts and on hostile texts: requests
-in every dialect and layout, digests, outlines, names, subjects, counts, search, chats on disk. Sealed stores
+in every dialect and layout, digests, outlines, names, counts, search, chats on disk. Sealed stores
 are left out, since their bytes are random; golden sessions have files of their own. It needs what lamina
 itself needs, and nothing else.
 """
@@ -27,7 +27,7 @@ from lamina.blocking import Session
 from lamina.context.relevance import score_by_words
 from lamina.context.search import chunks_of, excerpts, open_index
 from lamina.context.search.words import find_terms, fold_text
-from lamina.core import Cap, Layout, ToolCall, text_of
+from lamina.core import Cap, Layout, text_of
 from lamina.core.text.arguments import pick_telling_argument, shorten_arguments
 from lamina.core.text.estimate import FAMILIES, estimate_tokens
 from lamina.core.text.excerpts import (
@@ -40,7 +40,6 @@ from lamina.core.text.excerpts import (
     to_one_line,
 )
 from lamina.core.text.outline import outline_with_names
-from lamina.core.text.subjects import read_subject
 from lamina.core.text.tags import make_inert
 from lamina.core.values import Budget, Form, Segment
 from lamina.core.wording import TAGGED, guard
@@ -197,8 +196,6 @@ def understood() -> Iterator[Any]:
         arguments = json.dumps(
             {"path": text, "command": f"cat {text}", "content": text * 9}, ensure_ascii=False
         )
-        for name in ("read_file", "bash", "write_file", text[:20]):
-            yield read_subject(ToolCall(id="c", name=name, arguments=arguments))
         yield pick_telling_argument(arguments)
         yield shorten_arguments(arguments, limit=40, mark="[{size}]")
 

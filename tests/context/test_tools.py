@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,43 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.context.relevance import Relevance
-from lamina.context.tools import Offer, answer, workspace_tools
-from lamina.core import OrderView, ToolCall, ToolResult, text_of
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.ladder import Exchange, find_superseded, ladder
-from lamina.core.options import Options
-from lamina.core.text.subjects import SUBJECT_READERS
-from lamina.core.values import Budget, Form, Role, Segment
+from lamina.context.tools import answer, workspace_tools
+from lamina.core import ToolCall, ToolResult, text_of
+from lamina.core.values import Segment
 from lamina.dialects import DIALECTS, PlainHead, Tool
 from lamina.errors import BadInput
-from lamina.fitting import Policy
-from lamina.segments import assistant, call, segment, user
-from lamina.sessions import Session
-from lamina.settings import Settings
-from lamina.stores import MemoryStore
 from lamina.workspace import Workspace
 from lamina.workspace import grep as searching
 from lamina.workspace.grep import grep
-from lamina.workspace.superseding import TABLE, superseding
 
 
 class Bench:
-    """A workspace with its tools, and the exchanges that were had with them."""
+    """A workspace with its tools."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.space = root, Workspace(root)
         self.tools = workspace_tools(self.space)
-        self.had: list[Exchange] = []
 
     def result(self, name: str, arguments: str) -> ToolResult:
-        tool_call = ToolCall(id=f"c{len(self.had)}", name=name, arguments=arguments)
+        tool_call = ToolCall(id="c", name=name, arguments=arguments)
         segment: Segment = anyio.run(partial(answer, self.tools, tool_call))
         (part,) = segment.parts
         assert isinstance(part, ToolResult)
         assert (segment.kind, part.id, part.name) == ("tool_result", tool_call.id, name)
-        self.had.append(Exchange(call=tool_call, result=part))
         return part
 
     def ok(self, name: str, **arguments: Any) -> str:
@@ -167,35 +152,6 @@ def test_every_dialect_can_say_the_definitions(bench: Bench, name: str) -> None:
     assert name == "text" or (own.left == () and "Reads a text file" in str(own.head.tools))
 
 
-def find_superseded_results(bench: Bench, table: Any = TABLE) -> dict[int, int]:
-    return find_superseded(bench.had, table=table)
-
-
-def test_a_reading_is_superseded_by_a_later_one_and_by_each_change(bench: Bench) -> None:
-    for number, change in enumerate(("read", "write", "edit", "mv", "rm")):
-        bench.had.clear()
-        bench.ok("write", path="a.txt", content="one two")
-        bench.ok("read", path="./a.txt", start=1, end=1)
-        bench.ok("read", path="src/app.py")
-        more = {"write": {"content": "x"}, "edit": {"old": "two", "new": "x"}, "mv": {"to": f"{number}.txt"}}
-        bench.ok(change, path="a.txt", **more.get(change, {}))
-        assert find_superseded_results(bench) == {1: 3}, change
-
-
-def test_a_change_that_failed_supersedes_nothing(bench: Bench) -> None:
-    bench.ok("read", path="src/app.py")
-    bench.refused("edit", path="src/app.py", old="gone", new="x")
-    bench.refused("mv", path="src/app.py", to="../x")
-    assert find_superseded_results(bench) == {}
-
-
-def test_a_listing_and_a_search_are_superseded_by_their_repetition(bench: Bench) -> None:
-    for _ in range(2):
-        bench.ok("ls", path="src")
-        bench.ok("grep", pattern="two", path="src")
-    assert find_superseded_results(bench, SUBJECT_READERS) == {0: 2, 1: 3}
-
-
 def test_lines_are_found_with_their_place(bench: Bench) -> None:
     (bench.root / "b.txt").write_bytes(b"TWO\r\ntwofold\r\n")
     (bench.root / "bin").write_bytes(b"\0two")
@@ -265,65 +221,3 @@ def test_an_absurd_pattern_is_refused_or_finds_nothing(
         assert grep(bench.space, pattern, ".").matches == []
     except BadInput as refused:
         assert refused.place == "pattern"  # noqa: PT017 - or nothing was found
-
-
-async def used(session: Session, tools: Iterable[Offer], name: str, **arguments: Any) -> Envelope:
-    """One call of a tool in a session, and its answer."""
-    number = f"c{len(session.log)}"
-    await session.add(assistant(f"I use {name}."), call(name, arguments, id=number))
-    (tool_call,) = session.calls
-    return await session.results((await answer(tools, tool_call)).parts[0])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("order", [None, Relevance()])
-def test_at_a_cut_of_a_session_a_move_supersedes_what_was_read_at_both_places(
-    bench: Bench, order: Relevance | None
-) -> None:
-    for name in ("old.txt", "other.txt"):
-        (bench.root / name).write_text(f"{name} has lines\n" * 60)
-    budget = Budget(window=4_000, reserve=0, trigger=0.5, target=0.48, keep_last=1)
-
-    async def talk() -> Envelope:
-        opened_session = Session.open(
-            MemoryStore(),
-            "a",
-            model="gpt-5",
-            policy=Policy(budget=budget, order=order),
-            settings=Settings(),
-        )
-        async with opened_session as session:
-            await session.ask("Tidy up.")
-            await used(session, bench.tools, "read", path="other.txt")
-            await used(session, bench.tools, "read", path="old.txt")
-            await used(session, bench.tools, "mv", path="./old.txt", to="new.txt")
-            for start in range(1, 60):
-                envelope = await used(
-                    session, bench.tools, "read", path="new.txt", start=start, end=start + 30
-                )
-                if envelope.cut:
-                    return envelope
-            raise AssertionError("no cut")
-
-    envelope = anyio.run(talk)
-    results = [e for e in envelope.entries if e.segment.kind == "tool_result"]
-    move = results[2]
-    line = envelope.ledger.lines[results[1].ref]
-    assert (line.form, line.why) == (Form.STUB, f"superseded by {move.ref}")
-    other = envelope.ledger.lines.get(results[0].ref)
-    assert other is None or "superseded" not in other.why
-    assert move.form is Form.FULL
-
-
-def test_an_order_with_a_table_proposes_nothing_twice(bench: Bench) -> None:
-    bench.ok("read", path="src/app.py")
-    bench.ok("read", path="src/app.py")
-    bench.ok("mv", path="src/app.py", to="src/z.py")
-    log: list[Segment] = [user("Go.")]
-    for had in bench.had:
-        log += [segment("tool_call", Role.ASSISTANT, had.call), segment("tool_result", Role.TOOL, had.result)]
-    entries = build(log).entries
-    view = OrderView(entries=entries, kinds=Options().kinds, untouchable=frozenset(), spared=frozenset())
-    first = [move for batch in superseding(TABLE, then=lambda _: iter(()))(view) for move in batch]
-    plain = [move for batch in ladder(view) for move in batch if "superseded" in move.why]
-    assert [entries[move.at].segment.parts[0] for move in first] == [bench.had[1].result]
-    assert [entries[move.at].segment.parts[0] for move in plain] == [bench.had[0].result]

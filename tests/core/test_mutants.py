@@ -20,10 +20,10 @@ from tests.core.conversations import LETTERS, read_file
 
 @pytest.mark.parametrize(("again", "supersedes"), [(300, True), (12_000, False)], ids=["whole", "shortened"])
 def test_a_result_is_superseded_only_by_one_that_stands_in_full(again: int, *, supersedes: bool) -> None:
-    """The second reading enters shortened if it is too large. Then the first one is not redundant."""
+    """A reading that is too large enters shortened. Then an equal one before it is not redundant."""
     budget = Budget(window=3_000, reserve=0, trigger=0.35, target=0.3, keep_last=1)
     log = [user("Read.")]
-    log += read_file("a.py", "first " * 50, 0)
+    log += read_file("a.py", "again " * (again // 6), 0)
     log += read_file("a.py", "again " * (again // 6), 1)
     log += read_file("b.py", "other " * 400, 2)
     log += [*read_file("c.py", "more " * 300, 3), *read_file("d.py", "last " * 40, 4)]

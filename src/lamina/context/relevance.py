@@ -30,11 +30,11 @@ import anyio
 import msgspec
 
 from lamina.core.kinds import HIGH, KINDS, LOW, Kinds, kind_of
+from lamina.core.ladder import ladder
 from lamina.core.orders import Batch, Move, OrderView, goes_last
 from lamina.core.text.characters import ALPHANUMERIC, fold_case
 from lamina.core.values import Entry, Form, Layer, Role, Segment
 from lamina.core.wording import text_of
-from lamina.workspace.superseding import ORDER
 
 READ = 100_000
 """Characters of an attachment that are looked at."""
@@ -240,7 +240,7 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         """
         judged = self.judge_entries(view.entries, view.kinds)
         adjusted_view = msgspec.structs.replace(view, entries=_AdjustedEntries(view.entries, judged))
-        for batch in ORDER(adjusted_view):
+        for batch in ladder(adjusted_view):
             yield tuple(_explain_move(move, judged) for move in batch)
 
     def outdated(self, view: OrderView) -> Iterator[Batch]:

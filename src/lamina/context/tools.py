@@ -5,8 +5,7 @@
     results = [await answer(tools, call) for call in recorded.calls]
 
 Every call gets a result. If something goes wrong, the result says so, with `error` set; nothing is raised.
-Paths and lines are arguments under names that `superseding` knows. So when a file is read again, written or
-moved, the older reading of it is redundant. The loop decides which calls may run: `changes` helps it.
+The loop decides which calls may run: `changes` helps it.
 """
 
 from __future__ import annotations

@@ -125,7 +125,6 @@ class _Lowering:
         self.held = progress.held
         self.released = progress.released
         self.cut_number = progress.number
-        self.weights = progress.weights
         self.tool_rules = progress.tool_rules
         self.entries = list(progress.entries)
         self.folded = set(progress.folded)
@@ -147,7 +146,6 @@ class _Lowering:
             largest_spared=sparing.largest,
             current=self.current,
             released=self.released,
-            weights=self.weights,
             tool_rules=self.tool_rules,
         )
 

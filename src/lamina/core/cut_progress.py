@@ -15,7 +15,6 @@ from lamina.core.digests import VERBATIM_PART, DigestSize, is_digest, lay_folds,
 from lamina.core.draft import Draft
 from lamina.core.entries import begins_with, find_sent, index_by_ref, is_users_text
 from lamina.core.library import is_named_in_library
-from lamina.core.need import weigh_results
 from lamina.core.options import BuildContext
 from lamina.core.run_text import Reader, RunText
 from lamina.core.scale import Scale, weigh_entries
@@ -89,8 +88,8 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
     while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
-    remember what was read for them, `used` which results later calls used, and `weights` how often each of
-    them is needed again, by position: an order is asked again and again.
+    remember what was read for them, and `used` which results later calls used: an order is asked again and
+    again.
     """
 
     draft: Draft
@@ -116,7 +115,6 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     released: frozenset[int] = frozenset()
     written: dict[tuple[tuple[Ref, ...], DigestSize, int | None], Fold] = msgspec.field(default_factory=dict)
     runs: dict[tuple[Ref, ...], RunText] = msgspec.field(default_factory=dict)
-    weights: dict[int, int] = {}
     tool_rules: dict[int, ToolRule] = {}
     silent: frozenset[Ref] = frozenset()
 
@@ -177,7 +175,6 @@ def start_cut(
         tokens=tokens,
         held=_find_positions(draft.entries, draft.held),
         released=_find_positions(draft.entries, draft.wishes.released),
-        weights=weigh_results(draft.entries),
         tool_rules=map_rules(draft.entries, context.options.tools),
         silent=find_silent(draft.entries, context.options.tools),
     )

@@ -328,8 +328,7 @@ def _describe_reason(row: ManifestRow) -> str:
     if row.why.startswith("superseded by"):
         return ", since a later result replaces it"
     if row.why.startswith(_REASONS_OF_AGE):
-        _, comma, how_often = row.why.partition(", ")
-        return f", since it is {count_units(row.age, 'steps')} old{comma}{how_often}"
+        return f", since it is {count_units(row.age, 'steps')} old"
     return f", since: {row.why}"
 
 

@@ -5,24 +5,18 @@ The ladder, top rung first: what the model released; what is disposable; results
 what cannot be recovered. A move is the riper, the older and larger the entry is that it lowers, and the less
 that entry says for its size (`ripeness`).
 
-A result is superseded if a later call showed the same and more, or changed what it showed. Calls are compared
-by their subjects (`text.subjects`); a call without one supersedes nothing.
+A result is superseded if the same call returned the same text again.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-
-import msgspec
 
 from lamina.core.bound_thinking import AFTER_CUT, is_in_last_step, is_thinking
 from lamina.core.entries import VERBATIM_LIMIT, begins_with, find_first_answer, is_long_message, pair_calls
 from lamina.core.kinds import Retention, is_turn_scoped, kind_of, priority, recoverable
-from lamina.core.need import count_cases, scale_ripeness
 from lamina.core.orders import CHARACTERS_PER_TOKEN, Batch, Move, OrderView, fold_steps, goes_last
-from lamina.core.text.subjects import SUBJECT_READERS, Subject, SubjectReader, read_subject
 from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wishes import BY_THE_MODEL, may_release
@@ -136,17 +130,11 @@ def _stub_short(view: OrderView, free: list[int]) -> Iterator[Batch]:
 
 
 def _stub_superseded(view: OrderView, free: list[int]) -> Iterator[Batch]:
-    """Results that a later one, sent in full, makes redundant.
-
-    Of three reads of one file the first two go. If the third is lowered already, none does: nothing would
-    show the file any more.
-    """
-    positions, exchanges = find_full_exchanges(view.entries)
+    """Results that a later one, sent in full, repeats: of three equal reads of one file the first two go."""
     allowed = frozenset(free)
-    for index, later_index in sorted(find_superseded(exchanges).items()):
-        later = view.entries[positions[later_index]]
-        if positions[index] in allowed:
-            yield (Move(positions[index], Form.STUB, f"superseded by {later.ref}"),)
+    for position, later in sorted(find_superseded(view.entries).items()):
+        if position in allowed:
+            yield (Move(position, Form.STUB, f"superseded by {view.entries[later].ref}"),)
 
 
 # Everything else that can be recovered, by ripeness.
@@ -192,28 +180,13 @@ def _lower_messages(view: OrderView, plain: list[int]) -> Iterator[RatedBatch]:
         entry = view.entries[position]
         match entry.parts[:1]:
             case (ToolResult(),):
-                yield from _lower_result(view, position)
+                yield from _shorten_in_steps(view, position, OLD_RESULT)
             case (Text(),) if entry.role is Role.ASSISTANT:
                 yield _rate(view, Move(position, Form.COMPACT, "old reply", REPLY_LIMIT), "reply")
             case (ToolCall(),):
                 yield _rate(view, Move(position, Form.COMPACT, "large arguments"), "call")
             case _:
                 pass
-
-
-def _lower_result(view: OrderView, position: int) -> Iterator[RatedBatch]:
-    """An old result, shortened and then by handle. The reason says how often such results are needed again.
-
-    Of one that is shortened already nobody knows here how large it was, so its reason is its age alone.
-    """
-    entry = view.entries[position]
-    weight = view.weights.get(position, 0)
-    why = OLD_RESULT
-    if entry.form is Form.FULL:
-        cases = count_cases(_age_of(view, entry), entry.tokens, weight=weight)
-        why = f"{OLD_RESULT}, needed again in 1 of {cases:,} such cases"
-    for rated in _shorten_in_steps(view, position, why):
-        yield RatedBatch(scale_ripeness(rated.ripeness, weight), rated.batch)
 
 
 def _shorten_spared_results(view: OrderView) -> Iterator[RatedBatch]:
@@ -404,135 +377,21 @@ def results_behind_thinking(view: OrderView) -> Iterator[Batch]:
             yield batch
 
 
-class Exchange(msgspec.Struct, frozen=True, kw_only=True):
-    """A call and the result that answered it."""
+def find_superseded(entries: Sequence[Entry]) -> dict[int, int]:
+    """The position of each result in full that the same call returned again, with that of the latest one.
 
-    call: ToolCall
-    result: ToolResult
-
-
-def find_superseded(
-    exchanges: Sequence[Exchange], *, table: tuple[SubjectReader, ...] = SUBJECT_READERS
-) -> dict[int, int]:
-    """The index of each result that says nothing new, with the index of the latest that says it better."""
-    calls = [(read_subject(exchange.call, table=table), exchange.result.error) for exchange in exchanges]
-    return find_replaced_calls(calls)
-
-
-def find_full_exchanges(entries: Sequence[Entry]) -> tuple[list[int], list[Exchange]]:
-    """The positions of all results that are sent in full, and each of them with its call.
-
-    Only such a result can make an earlier one redundant.
+    Nothing is lost with it: a later result has the same text, asked by the same words.
     """
-    positions: list[int] = []
-    exchanges: list[Exchange] = []
-    for call_at, result_at in pair_calls(entries):
+    latest: dict[tuple[str, str, object], int] = {}
+    superseded: dict[int, int] = {}
+    for call_at, result_at in reversed(list(pair_calls(entries))):
         if entries[result_at].form is not Form.FULL:
             continue
         match entries[call_at].parts[0], entries[result_at].parts[0]:
             case ToolCall() as call, ToolResult() as result:
-                positions.append(result_at)
-                exchanges.append(Exchange(call=call, result=result))
-    return positions, exchanges
-
-
-# Which call is outdated by which.
-
-
-class _ShownRange(NamedTuple):
-    """What one call showed of a resource, as two ends that can be compared with those of other calls.
-
-    One range contains another if it begins no later and ends no earlier.
-    """
-
-    begin: tuple[int, int]
-    end: tuple[int, int]
-    call_index: int
-    """Which call it was."""
-    can_replace: bool
-    """Whether it may replace others. It can always be replaced."""
-
-
-def find_replaced_calls(calls: Iterable[tuple[Subject | None, bool]]) -> dict[int, int]:
-    """Each call that is outdated, and by which one, both by index.
-
-    `calls` are, in order, the subject of each and whether it failed. A successful read replaces earlier reads
-    of lines that it contains, a successful write all earlier reads of its paths. Writes are receipts and
-    stay. Anything else is replaced by its own repetition.
-    """
-    last_write: dict[str, int] = {}
-    groups: dict[tuple[str, str], list[_ShownRange]] = defaultdict(list)
-    for index, (subject, failed) in enumerate(calls):
-        if subject is None:
-            continue
-        if subject.verb != "write":
-            groups[subject.verb, subject.resource].append(_range_of(subject, index, failed=failed))
-        elif not failed:
-            for path in subject.resource.split("\n"):
-                last_write[path] = index
-    replaced: dict[int, int] = {}
-    for (verb, resource), ranges in groups.items():
-        for index, containing_index in _find_latest_containing(ranges):
-            replaced_by = containing_index
-            if verb == "read":
-                replaced_by = max(containing_index, last_write.get(resource, -1))
-            if replaced_by > index:
-                replaced[index] = replaced_by
-    return dict(sorted(replaced.items()))
-
-
-def _range_of(subject: Subject, index: int, *, failed: bool) -> _ShownRange:
-    """Lines counted from the start and from the end cannot be compared: only a whole read contains both.
-
-    So an end is a pair: lines counted from the start are (0, line), and the file's own ends sort after them.
-    """
-    if failed:
-        # It shows nothing, so any success contains it. A plain call that fails again replaces the failure.
-        return _ShownRange(begin=(2, 0), end=(-1, 0), call_index=index, can_replace=subject.verb == "call")
-    if subject.start is not None and subject.start < 0:
-        return _ShownRange(begin=(1, subject.start), end=(2, 0), call_index=index, can_replace=True)
-    first_line = subject.start or 1
-    if subject.end is not None:
-        end = (0, subject.end)
-    elif first_line == 1:
-        end = (2, 0)
-    else:
-        end = (1, 0)
-    return _ShownRange(begin=(0, first_line), end=end, call_index=index, can_replace=True)
-
-
-def _find_latest_containing(ranges: Sequence[_ShownRange]) -> Iterator[tuple[int, int]]:
-    """For each range the index of the latest one that contains it, itself excepted, or -1.
-
-    The ranges are sorted by where they begin, so that whatever may contain a range comes before it. The
-    latest of those that end no earlier is then the maximum of a prefix of the ends. A Fenwick tree holds
-    these maxima, so the whole takes n log n.
-    """
-    ends = sorted({shown_range.end for shown_range in ranges}, reverse=True)
-    rank = {end: place for place, end in enumerate(ends, start=1)}
-    latest = [-1] * (len(ends) + 1)
-    for shown_range in sorted(
-        ranges, key=lambda shown_range: (shown_range.begin, rank[shown_range.end], -shown_range.call_index)
-    ):
-        yield shown_range.call_index, _prefix_maximum(latest, rank[shown_range.end])
-        if shown_range.can_replace:
-            _raise_maximum(latest, rank[shown_range.end], shown_range.call_index)
-
-
-def _prefix_maximum(tree: Sequence[int], place: int) -> int:
-    """The greatest value at places 1 to `place` of a Fenwick tree."""
-    maximum = -1
-    while place:
-        maximum = max(maximum, tree[place])
-        place &= place - 1
-    return maximum
-
-
-def _raise_maximum(tree: list[int], place: int, value: int) -> None:
-    """Take `value` into a Fenwick tree at `place`.
-
-    Every node whose range includes `place` is raised: each is one set bit further than the one before it.
-    """
-    while place < len(tree):
-        tree[place] = max(tree[place], value)
-        place += place & -place
+                newest = latest.setdefault((call.name, call.arguments, result.content), result_at)
+                if newest != result_at:
+                    superseded[result_at] = newest
+            case _:
+                pass
+    return superseded

@@ -51,9 +51,8 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     `untouchable` are positions that no cut may lower, `spared` those that it should not. Of results among
     the spared, what is above `largest_spared` tokens may go; 0 sets no limit. `current` are the positions of
     the prompt and the last step: they may be lowered only where they are not untouchable, and they are never
-    folded. `released` are positions that the model is done with. `weights` say of results, by position, how
-    much more often they are needed again than their age and size say (`lamina.core.need`). `tool_rules` has
-    the rules of tools by position (`lamina.core.tool_rules`).
+    folded. `released` are positions that the model is done with. `tool_rules` has the rules of tools by
+    position (`lamina.core.tool_rules`).
     """
 
     entries: Sequence[Entry]
@@ -63,7 +62,6 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     largest_spared: int = 0
     current: frozenset[int] = frozenset()
     released: frozenset[int] = frozenset()
-    weights: Mapping[int, int] = {}
     tool_rules: Mapping[int, ToolRule] = {}
 
     def free(self) -> list[int]:

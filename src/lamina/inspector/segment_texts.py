@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lamina.core.text.subjects import read_subject
+from lamina.core.text.arguments import pick_telling_argument
 from lamina.core.values import Image, Part, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 
@@ -51,7 +51,4 @@ def first_part(segment: Segment) -> Part | None:
 
 def read_path(call: ToolCall) -> str:
     """The file that a call is about, "" if there is none."""
-    subject = read_subject(call)
-    if subject is None:
-        return ""
-    return subject.resource
+    return pick_telling_argument(call.arguments)

@@ -28,7 +28,6 @@ from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
 from lamina.sessions.stored_options import StoredOptions
 from lamina.settings import POLICY, Settings, find_error_line, find_settings_file
-from lamina.workspace.superseding import ORDER
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="setup"):
@@ -204,7 +203,7 @@ def _find_budget(setup: Setup, head: RequestHead) -> Budget | None:
 
 def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: RequestHead, *, salt: str) -> Options:
     """The options of a build: what the dialect needs, what is stored, and what the policy sets."""
-    chosen = {"order": ORDER, **policy.options()}
+    chosen = policy.options()
     return choose_options(
         dialect,
         head,

@@ -11,7 +11,6 @@ import json
 import re
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 import pytest
 
@@ -32,7 +31,6 @@ from lamina.core.text.excerpts import (
 )
 from lamina.core.text.json_text import is_deeper
 from lamina.core.text.outline import outline_with_names
-from lamina.core.text.subjects import read_subject
 from lamina.core.text.tags import escape_attribute, make_inert, strip_tags
 from lamina.core.wording import guard, unguard
 from lamina.dialects.ollama.fields import is_base64
@@ -43,19 +41,6 @@ SIZE = 6_000
 GROWTH = 9  # between 4, which is linear, and 16, which is quadratic
 ATTEMPTS = 4
 TAGS = tuple(sorted({kind.tag for kind in KINDS.values()}))
-
-
-class Call(NamedTuple):
-    name: str
-    arguments: str
-
-
-def run_shell(text: str) -> None:
-    read_subject(Call("bash", json.dumps({"command": text})))
-
-
-def patch(text: str) -> None:
-    read_subject(Call("apply_patch", json.dumps({"patch": text})))
 
 
 def lay_out(text: str) -> None:
@@ -90,8 +75,6 @@ READERS: dict[str, Callable[[str], object]] = {
     "names": lambda text: list_names(count_names(text), limit=400),
     "layout": lay_out,
     "base64": is_base64,
-    "shell": run_shell,
-    "patch": patch,
     "nesting": lambda text: is_deeper(text, 64),
     "arguments": lambda text: shorten_arguments(json.dumps({"x": text}), limit=10, mark="[x]"),
     "clean": clean_text,
