@@ -1,7 +1,7 @@
 """Law 14 at the doors: users who look alike share nothing, whichever door they use.
 
-Every user begins with the same long history and gets the same answers. The model takes a note of every secret
-that it can read, with a call that no client sees. So a secret in the request of another user has crossed.
+Every user begins with the same long history and gets the same answers. The model looks for every secret
+that it can read, with a recall that no client sees. So a secret in the request of another user has crossed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from tests.wrapped.scripted_api import Call, Said, Thought, scripted_api, write_
 
 pytestmark = pytest.mark.hypothesis
 
+HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')
 SECRET = re.compile(r"secret-[a-z]+-[0-9]+")
-WINDOW = {"budget": Budget(window=4_000, reserve=300), "context_tools": True}
+WINDOW = {"budget": Budget(window=4_000, reserve=300)}
 PEOPLE = ("ann", "bob", "cy")
 STORIES = count(1)
 """One for each story, so that the stories of one gateway have nothing in common."""
@@ -65,14 +66,15 @@ Send = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def speak(request: dict[str, Any]) -> Said:
-    """A model that notes every secret it reads, once for each question, and then says the same to all."""
+    """A model that looks for every secret it reads, once for each question, and then says the same to all."""
     last = json.dumps(request["messages"][-1])
     secrets = " ".join(sorted({*SECRET.findall(json.dumps(request))}))
-    if "noted: " in last or not any(tool["name"] == "context" for tool in request.get("tools", ())):
+    handles = HANDLE.findall(json.dumps(request))
+    if "tool_result" in last or not handles:
         return ["Fine."]
     return [
         Thought(f"I know {secrets}."),
-        Call("context", {"action": "note", "what": f"know {secrets}"}, "n1"),
+        Call("recall", {"key": handles[0], "find": f"know {secrets}"}, "r1"),
     ]
 
 
@@ -166,7 +168,7 @@ def through_wrap(folder: Path) -> Iterator[tuple[Send, list[dict[str, Any]]]]:
         return to_answer(write_message(speak(sent[-1]), 100))
 
     def wrap() -> Any:
-        policy = Policy(budget=Budget(window=4_000, reserve=300), context_tools=True)
+        policy = Policy(budget=Budget(window=4_000, reserve=300))
         inner = SimpleNamespace(messages=SimpleNamespace(create=create))
         return lamina.wrap(inner, store=str(folder / "wrap.db"), policy=policy)
 
@@ -216,7 +218,8 @@ def search(door: Door, folder: Path, *, examples: int) -> list[str]:
                 found.extend(find_crossed(story, habits, send, sent))
 
         play()
-        assert any("noted: " in json.dumps(request) for request in sent), "no hidden exchange was sent"
+        bodies = [json.dumps(request) for request in sent]
+        assert any('"name": "recall", "input"' in body for body in bodies), "no hidden exchange was sent"
     return found
 
 
@@ -237,13 +240,13 @@ def test_nothing_crosses_between_sessions(story: list[Step]) -> None:
         for step in story:
             workspace, name = places[step.person]
             secret = f"secret-{step.person}-{number}"
-            policy = Policy(budget=Budget(window=2_000, reserve=100), recall="tool", context_tools=True)
+            policy = Policy(budget=Budget(window=2_000, reserve=100), recall="tool")
             async with Session.open(
                 store, name, workspace=workspace, model="gpt-5", policy=policy
             ) as session:
                 await session.ask(f"Keep this: {secret}." if step.action == "tell" else step.action)
-                note = {"action": "note", "what": f"{secret} was here"}
-                await session.add(call("context", note, id=f"n{len(session.log)}", joins=False))
+                looking = {"key": "k000000000000", "find": f"{secret} was here"}
+                await session.add(call("recall", looking, id=f"n{len(session.log)}", joins=False))
                 await session.results()
                 await session.record("Go on. " * 90)
                 text = json.dumps(await session.request())

@@ -86,7 +86,6 @@ class RecordedTalk:
         name: str = "talk",
         window: int = 3_000,
         keep: str = "all",
-        context_tools: bool = False,
     ) -> None:
         self.dialect = DIALECTS[dialect]
         self.model = MODELS[dialect]
@@ -97,7 +96,6 @@ class RecordedTalk:
         self.writer = RecordWriter()
         self.cuts = 0
         self._keep = keep
-        self._context_tools = context_tools
         self._window = window
         self._ledger = Ledger()
         self._usage: Usage | None = None
@@ -132,10 +130,6 @@ class RecordedTalk:
     def say_recalled(self, text: str, *, answer: str = "I read it again.") -> None:
         """The model recalls something that was lowered before it answers. The client does not see that."""
         self._say_with_own_call(text, answer, "recall", {})
-
-    def say_managed(self, text: str, action: str, what: str, *, answer: str = "I looked after it.") -> None:
-        """The model calls the context tool before it answers. The client does not see that."""
-        self._say_with_own_call(text, answer, "context", {"action": action, "what": what})
 
     def _say_with_own_call(self, text: str, answer: str, tool: str, arguments: dict[str, str]) -> None:
         self._add_user(text)
@@ -238,7 +232,6 @@ class RecordedTalk:
             policy=Policy(
                 budget=Budget(window=self._window, reserve=200),
                 recall="tool",
-                context_tools=self._context_tools,
             ),
             ledger=self._ledger,
             usage=self._usage,

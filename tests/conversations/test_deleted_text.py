@@ -21,7 +21,6 @@ from lamina.conversations.recall_loop import RecallExchange, RecallPlace
 from lamina.conversations.shelf import forget_lost_text
 from lamina.conversations.store import WORKSPACE, conversation_place, conversation_workspace
 from lamina.core.tokens import STRICT
-from lamina.core.values import Ref, Wish
 from lamina.dialects import Usage
 from lamina.dialects.openai_chat import DIALECT
 from lamina.fitting import Policy
@@ -206,14 +205,12 @@ def test_recalled_text_goes_with_its_place() -> None:
         links = conversation.digests.chain
         early = exchange_at(2, links)
         late = exchange_at(6, links)
-        wish = Wish(ref=Ref("call@1#0"), action="pin", what="secret-0004")
-        ledger = msgspec.structs.replace(conversation.state.ledger, wishes=(wish,))
-        other = msgspec.structs.replace(conversation.state, exchanges=(early, late), ledger=ledger)
+        other = msgspec.structs.replace(conversation.state, exchanges=(early, late))
         del talk.turns[2:]
         talk.say(2)
         living = list(talk.conversations.by_key.values())[-1]
         reduced = forget_lost_text(other, living.digests)
-        assert (reduced.exchanges, reduced.ledger.wishes) == ((early,), ())
+        assert reduced.exchanges == (early,)
         assert forget_lost_text(other, conversation.digests) is other
     finally:
         talk.store.close()

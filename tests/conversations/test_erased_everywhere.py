@@ -50,7 +50,7 @@ CONTROL = "control"
 WORD = re.compile(r"keep-[a-z]+-[0-9]+")
 HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')
 LONG = "Go on. " * 240
-WINDOW = {"budget": Budget(window=4_000, reserve=300), "context_tools": True, "keep": "all"}
+WINDOW = {"budget": Budget(window=4_000, reserve=300), "keep": "all"}
 
 Message = dict[str, Any]
 Key = tuple[str, str]
@@ -154,8 +154,7 @@ def list_places() -> dict[str, Place]:
         "digest without a key": Place([ask(*long_told, end)], by_key=True),
         "shortened without a key": Place([ask(*call_tool({}, answer=huge))], by_key=True),
         "recall": Place([ask(*long_told, says("user", "please recall"))], by_key=True),
-        "pin": Place([ask(*long_told, says("user", "please pin")), ask(*long_told, end)], by_key=True),
-        "note": Place([ask(*long_told, says("user", "please note"))]),
+        "sought": Place([ask(*long_told, says("user", "please look")), ask(*long_told, end)]),
         "branch": Place(
             [
                 ask(first, answer, told, answer, end),
@@ -173,11 +172,9 @@ def speak(request: dict[str, Any]) -> Said:
         return [f"It is {NUMBER}."]
     if "please recall" in last and "recall" in names:
         return [Call("recall", {"key": HANDLE.findall(json.dumps(request))[0]}, "r1")]
-    if "please pin" in last and "context" in names:
-        pin = {"action": "pin", "what": NUMBER}
-        return [Thought("I pin it."), Call("context", pin, "p1")]
-    if "please note" in last and "context" in names:
-        return [Call("context", {"action": "note", "what": f"number {NUMBER}"}, "n1")]
+    if "please look" in last and "recall" in names:
+        looking = {"key": HANDLE.findall(json.dumps(request))[0], "find": NUMBER}
+        return [Thought("I look for it."), Call("recall", looking, "p1")]
     return ["keep-said-3"]
 
 
@@ -210,7 +207,7 @@ def fill_by_wrap(address: str) -> None:
         return iter([to_answer(value) for value in values])
 
     budget = Budget(window=4_000, reserve=300)
-    policy = Policy(budget=budget, context_tools=True, keep="all")
+    policy = Policy(budget=budget, keep="all")
     inner = SimpleNamespace(messages=SimpleNamespace(create=create))
     client = lamina.wrap(inner, store=address, policy=policy)
     without_keys = lamina.wrap(inner, store=address, policy=Policy(budget=budget, recall="off", keep="all"))
@@ -292,12 +289,8 @@ async def recall_it(session: Session) -> None:
     await call_own(session, "recall", {"key": key})
 
 
-async def pin_it(session: Session) -> None:
-    await call_own(session, "context", {"action": "pin", "what": NUMBER})
-
-
-async def note_it(session: Session) -> None:
-    await call_own(session, "context", {"action": "note", "what": f"number {NUMBER}"})
+async def look_for_it(session: Session) -> None:
+    await call_own(session, "recall", {"key": "k000000000000", "find": NUMBER})
 
 
 async def pin_file(session: Session) -> None:
@@ -344,8 +337,7 @@ SESSIONS: dict[str, Spoken] = {
     "picture": Spoken(adding(image(data=NUMBER, media_type="image/png"))),
     "digest": Spoken(fold, by_key=True),
     "recall": Spoken(recall_it, by_key=True),
-    "pin": Spoken(pin_it, by_key=True),
-    "note": Spoken(note_it),
+    "sought": Spoken(look_for_it),
     "summary": Spoken(
         adding(user(TOLD, key="ask-1"), summary(f"Has {NUMBER}.", covers=["ask-1"])), by_key=True
     ),
@@ -359,7 +351,7 @@ SESSIONS: dict[str, Spoken] = {
 async def fill_by_session(address: str) -> None:
     async with open_store(address) as store:
         for name, spoken in SESSIONS.items():
-            policy = Policy(budget=Budget(window=6_000, reserve=0), recall="tool", context_tools=True)
+            policy = Policy(budget=Budget(window=6_000, reserve=0), recall="tool")
             setup = SetupOptions()
             if name == "setup":
                 setup = SetupOptions(head=PlainHead(tools=(Tool(name="pay", description=TOLD),)))

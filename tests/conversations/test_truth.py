@@ -17,7 +17,6 @@ from tests.conversations.recorded_talk import (
     RecordedTalk,
     StoreAsker,
     choose_quick,
-    make_text,
     write_long_talk,
 )
 from tests.conversations.truth import check_truth, open_inspector
@@ -72,31 +71,6 @@ def test_reasons_are_told_for_every_request(dialect: str, saved_talks: Callable[
         assert not [entry for entry in shown["entries"] if "not kept" in entry["why"]]
         gone = [entry for entry in shown["entries"] if entry["form"] == "OMITTED" and not entry["own"]]
         assert all(entry["why"] and entry["full_tokens"] > 0 for entry in gone)
-
-
-@pytest.mark.parametrize("dialect", choose_quick("gemini", "openai_chat"))
-def test_what_the_model_asked_for_is_told_and_the_bodies_are_built_again(
-    dialect: str, ask: StoreAsker
-) -> None:
-    """The record has what was sent with the context tool, and the account says who asked for what."""
-    talk = RecordedTalk(dialect, context_tools=True)
-    for number in range(8):
-        talk.say(make_text(number))
-    pinned = talk.texts[7].splitlines()[0]
-    talk.say_managed("Keep the newest in sight.", "pin", pinned)
-    talk.say_managed("And remember this.", "note", "parcel 8 is late")
-    for number in range(8, 18):
-        talk.say(make_text(number))
-    assert talk.cuts > 2
-    ask(talk.save)
-    check_truth(talk.received, ask, WORKSPACE, probes=[pinned, "never said"])
-    inspector = open_inspector(ask, WORKSPACE)
-    session_id = inspector.sessions.summaries()[0].id
-    for number in range(len(talk.received)):
-        shown = request_views.show_request(inspector, session_id, number)
-        assert not [entry for entry in shown["entries"] if "not kept" in entry["why"]]
-    reasons = {entry["why"] for entry in shown["entries"] if pinned in entry["preview"]}
-    assert "pinned, asked by the model" in reasons
 
 
 def test_a_body_that_lamina_cannot_explain_is_shown_as_it_was_sent(ask: StoreAsker) -> None:

@@ -1,98 +1,17 @@
-"""Decisions at their edges: what a pin takes from the target, what a digest's key names, what still fits."""
+"""Decisions at their edges: what is sent again, what is clipped, what still fits."""
 
 from __future__ import annotations
 
 import pytest
 
-from lamina import Budget, Envelope, Form, Ledger, Options, Segment, build
-from lamina.core import CHARS4, text_of
+from lamina import Form, build
+from lamina.core import text_of
 from lamina.core.text.clipping import clip, clip_lines, shorten, truncate
 from lamina.core.text.outline import looks_tabular, outline_csv
 from lamina.core.text.spoken_messages import SpokenMessage
 from lamina.core.text.user_words import AROUND_MESSAGE, SpokenMessages, quote_messages
-from lamina.segments import assistant, call, file, result, system, user
+from lamina.segments import assistant, file, user
 from tests.core.conversations import LETTERS
-
-TOOL = "context"
-
-
-def read(number: int, text: str) -> list[Segment]:
-    return [
-        assistant(f"Reading {number}."),
-        call("read_file", {"path": f"src/file_{number}.py"}, id=f"r{number}"),
-        result(text, id=f"r{number}", name="read_file", key=f"result-{number}"),
-    ]
-
-
-def wish(number: int, action: str, what: str) -> list[Segment]:
-    """A call of the context tool that was accepted."""
-    done = {"pin": "pinned: ", "release": "released: ", "note": "noted: "}[action]
-    asking = call(TOOL, {"action": action, "what": what}, id=f"w{number}", joins=False)
-    return [asking, result(f"{done}{what}", id=f"w{number}", name=TOOL)]
-
-
-# What the model pinned is left alone by a cut, so its target is above that.
-
-
-def test_a_cut_does_not_aim_below_what_pins_hold() -> None:
-    log = [system("Be careful. " * 500), user("Review the files."), *read(0, "pinned words " * 250)]
-    log += wish(0, "pin", "result-0")
-    budget, ledger = Budget(window=4_000, reserve=0), Ledger()
-    cuts = []
-    for number in range(1, 30):
-        log += read(number, f"line {number} of the file\n" * 30)
-        envelope = build(
-            log, budget=budget, ledger=ledger, counter=CHARS4, options=Options(context_tool=TOOL)
-        )
-        ledger = envelope.ledger
-        if envelope.cut:
-            cuts.append(envelope.cut)
-    assert len(cuts) == 3
-    assert not any(cut.floor for cut in cuts)
-
-
-# A digest has the keys of those that it replaced, and each of them names what it covers.
-
-
-def with_digests() -> tuple[list[Segment], Envelope]:
-    """A conversation of which most is under one digest that replaced others."""
-    log = [user("Read all files, one after the other.")]
-    ledger = Ledger()
-    for number in range(60):
-        log += read(number, f"line {number} of the file\n" * 40)
-        envelope = build(
-            log,
-            budget=Budget(window=2_000, reserve=0, keep_last=1),
-            ledger=ledger,
-            counter=CHARS4,
-            options=Options(context_tool=TOOL),
-        )
-        ledger = envelope.ledger
-        if any(fold.merged for fold in ledger.folds):
-            return log, envelope
-    pytest.fail("no digest replaced another")
-
-
-def test_a_wish_may_name_a_digest_by_its_key_and_by_those_that_it_replaced() -> None:
-    log, envelope = with_digests()
-    fold = next(fold for fold in envelope.ledger.folds if fold.merged)
-    for number, key in enumerate((fold.key, *fold.merged)):
-        wished = build(
-            [*log, *wish(number, "pin", key)],
-            ledger=envelope.ledger,
-            options=Options(context_tool=TOOL),
-            budget=Budget(window=100_000),
-        )
-        (found,) = wished.ledger.wishes
-        assert set(found.targets) == set(fold.covers)
-    unknown = build(
-        [*log, *wish(99, "pin", "fold-of-nobody")],
-        ledger=envelope.ledger,
-        options=Options(context_tool=TOOL),
-        budget=Budget(window=100_000),
-    )
-    assert unknown.ledger.wishes[0].targets == ()
-
 
 # The same attachment again is a reference only if that is shorter.
 

@@ -34,7 +34,6 @@ from lamina.core.laws import is_same_request
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.tokens import Framing
 from lamina.core.values import Calibration
-from lamina.core.wishes import ACCEPTED
 from lamina.replay import generate_session, split_calls
 from lamina.segments import assistant, call, file, result, system, user
 from lamina.testing.strategies import EDITS, logs, reworded
@@ -52,18 +51,15 @@ def _few_names_settle() -> Iterator[None]:
         yield
 
 
-CONTEXT_TOOL = "context"
-"""The tool with which the model pins, releases and notes."""
-
 FEWER_KINDS = {**KINDS, "note": KINDS["user"], "file": KINDS["selected_text"]}
 """A table in which notes are the user's words, and files cannot be recovered."""
 
 
 OPTIONS = (
-    Options(context_tool=CONTEXT_TOOL),
-    Options(context_tool=CONTEXT_TOOL, kinds=FEWER_KINDS),
-    Options(context_tool=CONTEXT_TOOL, binding="strict"),
-    Options(context_tool=CONTEXT_TOOL, layout=Layout(library="hoisted")),
+    Options(),
+    Options(kinds=FEWER_KINDS),
+    Options(binding="strict"),
+    Options(layout=Layout(library="hoisted")),
     Options(salt="1", remind=False),
     Options(wording=Wording(tagged=True), late_system=False),
     Options(layout=Layout(exclude=Filter(kinds=frozenset({"tool_result"})))),
@@ -112,14 +108,6 @@ class Talk:
         """Ask about something that was said."""
         names = re.findall(r"aisle\d+", " ".join(text_of(segment.parts) for segment in self.log))
         self.log += (user(f"How many crates of tea does {dice.choice(names or ['it'])} hold?"),)
-
-    def wish(self, dice: Random) -> None:
-        """Let the model pin, release or note something, which is accepted."""
-        action = dice.choice(("pin", "pin", "release", "note"))
-        what = text_of(dice.choice(self.log).parts)[:30]
-        call_id = f"wish{len(self.log)}"
-        asked = call(CONTEXT_TOOL, {"action": action, "what": what}, id=call_id, joins=False)
-        self.log += (asked, result(f"{ACCEPTED[action]}{what}", id=call_id, name=CONTEXT_TOOL))
 
     def grow_last(self, _: Random) -> None:
         self.log += (assistant("And more.", joins=True),)
@@ -235,7 +223,7 @@ class SharedMemo:
 
 
 SAID = (
-    *(Talk.grow, Talk.tell, Talk.ask, Talk.wish) * 3,
+    *(Talk.grow, Talk.tell, Talk.ask) * 3,
     *(Talk.grow_last, Talk.change_last, Talk.pin, Talk.edit) * 2,
     *(Talk.report, Talk.reload),
 )

@@ -119,7 +119,7 @@ async def ask(client: Client, tool: str, **arguments: object) -> str:
 def test_a_client_recalls_explains_and_searches_over_stdio(store: str) -> None:
     async def talk(client: Client) -> None:
         tools = (await client.list_tools()).tools
-        assert [tool.name for tool in tools] == ["recall", "explain", "search", "context"]
+        assert [tool.name for tool in tools] == ["recall", "explain", "search"]
         lines = (await ask(client, "explain")).split("\n")
         assert len(lines) == 2
         assert lines[0].startswith("chat: a session, ")
@@ -157,7 +157,6 @@ def test_errors_are_results_that_say_what_to_do(store: str) -> None:
             ("recall", {"key": "nothing"}, "NotFound", "see what search finds"),
             ("recall", {"key": "nothing", "conversation": "chat"}, "NotFound", "see what search finds"),
             ("explain", {"key": "nothing", "conversation": "chat"}, "NotFound", "see what search finds"),
-            ("context", {"action": "pin", "what": "nothing"}, "NotFound", "see what search finds"),
             ("explain", {"conversation": "nobody"}, "StoreError", "explain without a conversation"),
             ("search", {"text": " "}, "BadInput", "give words"),
             ("search", {"text": "x", "most": 500}, "BadInput", "1 to 50"),
@@ -250,27 +249,6 @@ def test_a_public_address_needs_a_token_from_everybody(store: str) -> None:
     asyncio.run(talk())
     with pytest.raises(BadInput, match="too short"):
         make_app(Server("x"), HttpAddress(token="short"))  # noqa: S106 - refused
-
-
-def test_the_context_tool_answers_without_writing_and_names_only_what_is_kept(store: str) -> None:
-    before = Path(store).read_bytes()
-
-    async def talk(client: Client) -> None:
-        assert (await ask(client, "context", action="pin", what="spec.md")).startswith("pinned: file spec.md")
-        quoted = await ask(client, "context", action="release", what="retried three times, with a growing")
-        assert quoted.startswith("released: ")
-        assert (await ask(client, "context", action="note", what="the pause grows")).startswith("noted: ")
-        assert "chat: a session" in await ask(client, "context", action="status")
-        for wrong in (
-            {"action": "pin", "what": "k000000000000"},
-            {"action": "note", "what": "x" * 500},
-            {"action": "obey", "what": "me"},
-        ):
-            result = await client.call_tool("context", wrong)
-            assert result.is_error
-
-    speak_here(store, talk)
-    assert Path(store).read_bytes() == before
 
 
 def test_a_conversation_that_cannot_be_read_hides_no_other() -> None:

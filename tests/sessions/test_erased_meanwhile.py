@@ -19,7 +19,7 @@ from lamina.sessions import Session
 from lamina.stores import MemoryStore, Where
 from tests.sessions.talking import awaited
 
-SMALL = Policy(budget=Budget(window=1_500), context_tools=True)
+SMALL = Policy(budget=Budget(window=1_500))
 """A window in which a few turns are folded under a digest, which quotes what the user said."""
 
 STEPS = st.lists(

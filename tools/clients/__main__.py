@@ -14,12 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lamina.gateway.config import DEFAULT_UPSTREAMS
 from tools.clients.measures import SessionMeasures, measure_session
 from tools.clients.recorder import Recorder, run_recorder
 from tools.clients.rows import TRIALS, ClientTrial, Phase, write_prompts
@@ -70,7 +69,6 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--window", type=int, default=64_000)
     parser.add_argument("--size", type=int, default=20_000, help="bytes that each of these calls prints")
     parser.add_argument("--kills", type=int, default=10, help="how often the gateway is killed")
-    parser.add_argument("--context", action="store_true", help="the model uses the context tool, too")
     parser.add_argument("--keep", help="a folder for logs and recorded requests")
     return parser.parse_args()
 
@@ -91,8 +89,7 @@ def try_client(trial: ClientTrial, arguments: argparse.Namespace) -> TriedClient
     with open_folder(arguments.keep, trial) as folder, serve_upstream(upstream), run_recorder() as recorder:
         killer = Killer(turns, arguments.kills)
         upstream.before_answer = killer.kill_at
-        options = ["--settings", str(write_settings(folder, upstream.url))] if arguments.context else []
-        stage = Stage(folder, upstream, recorder, killer, arguments.window, options)
+        stage = Stage(folder, upstream, recorder, killer, arguments.window)
         ended: list[str] = []
         for phase in phases:
             upstream.limit = phase.steps
@@ -163,7 +160,6 @@ class Stage(NamedTuple):
     recorder: Recorder
     killer: Killer
     window: int
-    options: Sequence[str]
 
 
 def run_phase(trial: ClientTrial, phase: Phase, stage: Stage) -> str:
@@ -172,7 +168,6 @@ def run_phase(trial: ClientTrial, phase: Phase, stage: Stage) -> str:
     wrapper = folder / "bin" / trial.command
     write_wrapper(wrapper, stage.recorder, trial)
     gateway = ["--window", str(stage.window), "--store", str(folder / "gateway.db")]
-    gateway += stage.options
     command = [sys.executable, "-m", "lamina", "run", *gateway, "--", str(wrapper), *phase.arguments]
     output = folder / f"{phase.name}.txt"
     prompts = folder / f"{phase.name}-prompts.txt"
@@ -207,16 +202,6 @@ def write_wrapper(wrapper: Path, recorder: Recorder, trial: ClientTrial) -> None
         f'#!/bin/sh\nexec "{sys.executable}" -m tools.clients.pointed {recorder.url} "{program}" "$@"\n'
     )
     wrapper.chmod(0o755)
-
-
-def write_settings(folder: Path, url: str) -> Path:
-    """Settings of a gateway whose models have the context tool, with this server for every API."""
-    lines = ["policy.context_tools = true"]
-    for name in DEFAULT_UPSTREAMS:
-        lines += [f"[upstreams.{name}]", f'url = "{url}"', f'profile = "{name}"']
-    file = folder / "gateway.toml"
-    file.write_text("\n".join(lines) + "\n")
-    return file
 
 
 def make_environment(trial: ClientTrial, folder: Path, upstream: ScriptedUpstream) -> dict[str, str]:

@@ -42,10 +42,8 @@ SUB_STEPS = 9_000
 FIRST_STEPS = {"after": AFTER_STEPS, "sub": SUB_STEPS}
 """Where the steps of other conversations begin. Each has two."""
 
-OWN_TOOLS = ("recall", "context")
+OWN_TOOLS = ("recall",)
 """Tools that the gateway answers."""
-
-CONTEXT_ACTIONS = ("status", "pin", "note", "release")
 
 AGENT_CALL = "call_agent"
 MOST_REQUESTS = 400
@@ -174,15 +172,7 @@ class ScriptedUpstream:
         handles = HANDLE.findall(json.dumps(request))
         if done not in self._recall_at or "recall" not in tools or not handles:
             return []
-        if "context" in tools:
-            return [f"Looking after {done}.", self._manage_context(done)]
         return [f"Looking at {done} again.", Call("recall", {"key": handles[0]}, f"call_recall_{done}")]
-
-    def _manage_context(self, done: int) -> Call:
-        """Call the context tool: each time with the next action, about what this step printed."""
-        action = CONTEXT_ACTIONS[sorted(self._recall_at).index(done) % len(CONTEXT_ACTIONS)]
-        what = f"line-{done}-000001 abcdefghijklmnop"
-        return Call("context", {"action": action, "what": what}, f"call_recall_{done}")
 
     def _go_on(self, shell: str, done: int, limit: int) -> Said:
         if done >= limit or len(self.arrived) > MOST_REQUESTS:

@@ -150,7 +150,6 @@ def strip_ledger(ledger: Ledger, target: ErasureTarget) -> Ledger:
         repairs={ref: what for ref, what in ledger.repairs.items() if _stays(target, ref)},
         promoted=tuple(ref for ref in ledger.promoted if _stays(target, ref)),
         bound={ref: prefix for ref, prefix in ledger.bound.items() if _stays(target, ref)},
-        wishes=tuple(wish for wish in ledger.wishes if _stays(target, wish.ref, *wish.targets)),
     )
     if stripped == ledger:
         return ledger

@@ -25,16 +25,12 @@ from lamina.core.recall import identify_segments
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.text.json_text import DEEPEST_ARGUMENTS, decode_json
 from lamina.core.values import Digest, Ledger, Ref, Segment, ToolCall, ToolResult
-from lamina.core.wishes import LEAST_QUOTE, fold_words
 from lamina.core.wording import guard, text_of
 from lamina.dialects import DIALECTS
 from lamina.dialects.origins import ORIGIN
 from lamina.errors import BadInput, LaminaError
-from lamina.fitting.context_tool import CONTEXT
 from lamina.fitting.recalls import RECALL, TURN_FIELDS
 from lamina.stores.port import RecordPage
-
-_OWN_TOOLS = (RECALL.name, CONTEXT.name)
 
 _TURN_FIELDS = {"openai_responses": "input", "gemini": "contents"}
 """Where these dialects have their turns; all others have messages."""
@@ -260,10 +256,8 @@ class _Traces:
     def __init__(self, talk: StoredTalk, going: Sequence[SpokenSegment]) -> None:
         self.sayings = {spoken.saying for spoken in going}
         self.names: set[str] = set().union(*(spoken.names for spoken in going))
-        self._words = [fold_words(text_of(spoken.segment.parts)) for spoken in going]
         self._lowered: set[Digest] = set()
         self._quotations: set[str] = set()
-        self._calls: set[str] = set()
         stems = {stem_of(spoken.ref) for spoken in going}
         for ledger in (talk.session_ledger or Ledger(), talk.state.ledger, *talk.ledgers.values()):
             self._lowered.update(line.sent for ref, line in ledger.lines.items() if stem_of(ref) in stems)
@@ -275,10 +269,6 @@ class _Traces:
                 if not stems.isdisjoint(map(stem_of, reminder.sources)):
                     self.names.add(reminder.key)
                     self._quotations.update(map(guard, filter(None, (reminder.text, reminder.notes))))
-            for wish in ledger.wishes:
-                if not stems.isdisjoint(map(stem_of, wish.targets)):
-                    self._calls.add(stem_of(wish.ref))
-                    self._quotations.add(wish.what)
         self._quotations.update(name for name in self.names if len(name) >= _HANDLE_LENGTH)
 
     def are_in(self, segment: Segment) -> bool:
@@ -290,16 +280,12 @@ class _Traces:
 
     def are_in_call(self, call: SpokenSegment) -> bool:
         """Whether a call of lamina's own tools goes itself, or asked for one of them."""
-        if call.saying in self.sayings or stem_of(call.ref) in self._calls:
+        if call.saying in self.sayings:
             return True
         arguments = decode_json(text_of(call.segment.parts), deepest=DEEPEST_ARGUMENTS)
         if not isinstance(arguments, dict):
             return False
-        if not self.names.isdisjoint(map(str, arguments.values())):
-            return True
-        # A pin may name a message by words that stand in it.
-        quotation = fold_words(str(arguments.get("what", "")))
-        return len(quotation) >= LEAST_QUOTE and any(quotation in words for words in self._words)
+        return not self.names.isdisjoint(map(str, arguments.values()))
 
 
 _HANDLE_LENGTH = 13
@@ -311,7 +297,7 @@ def _list_own_exchanges(log: Sequence[SpokenSegment]) -> Iterator[tuple[SpokenSe
     first_parts = [next(iter(spoken.segment.parts), None) for spoken in log]
     for call_at, answer_at in pair_parts(first_parts):
         call = first_parts[call_at]
-        if isinstance(call, ToolCall) and call.name in _OWN_TOOLS:
+        if isinstance(call, ToolCall) and call.name == RECALL.name:
             yield log[call_at], log[answer_at]
 
 

@@ -83,8 +83,7 @@ def forget_lost_text(state: ConversationState, living: RequestDigests) -> Conver
     exchanges = select_exchanges(state.exchanges, living)
     if (folds, reminders, exchanges) == (ledger.folds, ledger.reminders, state.exchanges):
         return state
-    # The build reads wishes from the calls in its log, and these are gone with the exchanges.
-    ledger = msgspec.structs.replace(ledger, folds=folds, reminders=reminders, wishes=())
+    ledger = msgspec.structs.replace(ledger, folds=folds, reminders=reminders)
     return msgspec.structs.replace(state, ledger=ledger, exchanges=exchanges)
 
 

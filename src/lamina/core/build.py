@@ -35,7 +35,6 @@ from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.tool_definitions import chain_root
 from lamina.core.tool_rules import choose_whole
 from lamina.core.values import Budget, Ledger, RequestHead, Segment, SentMark
-from lamina.core.wishes import NO_WISHES, choose_held, read_wishes
 
 NO_HEAD = RequestHead()
 EMPTY_LEDGER = Ledger()
@@ -77,9 +76,9 @@ def build(
     draft = arrange_log(repaired, context)
     limits = None
     if budget is not None:
-        draft = _read_wishes(draft, budget, context)
+        draft = _hold_whole(draft, budget, context)
         draft = msgspec.structs.replace(draft, standing_tokens=count_standing(draft, checkpoint))
-        # What pins and rules hold counts as fixed, and a target is chosen above what is fixed.
+        # What rules of tools hold counts as fixed, and a target is chosen above what is fixed.
         limits = _find_limits(budget, draft, context)
         draft = _note_budget(draft, budget, context)
     draft = admit(draft, limits, context)
@@ -129,7 +128,7 @@ def plan_cut(
     context = _make_context(
         log, head=head, ledger=load_ledger(ledger), counter=counter, options=options, memo=BuildMemo(), idle=0
     )
-    draft = _read_wishes(draft_log(log, context), budget, context)
+    draft = _hold_whole(draft_log(log, context), budget, context)
     limits = _find_limits(budget, draft, context)
     draft = admit(draft, limits, context)
     if find_change(draft, context):
@@ -173,7 +172,7 @@ def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimi
     """The limits of this request."""
     fixed = cut_target.count_fixed(draft.entries, standing_tokens=draft.standing_tokens)
     if draft.held:
-        # No cut can free what the model's pins and the rules of tools hold.
+        # No cut can free what the rules of tools hold.
         fixed += sum(entry.tokens for entry in draft.entries if entry.ref in draft.held)
     fixed = context.scale.total(fixed)
     options = context.options
@@ -182,18 +181,13 @@ def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimi
     )
 
 
-def _read_wishes(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
-    """The draft with what the model asked for, and what its pins and the rules of tools hold in this room."""
-    tool = context.options.context_tool
+def _hold_whole(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
+    """The draft with what the rules of tools hold in this room."""
     rules = context.options.tools
-    if not tool and not rules:
+    if not rules:
         return draft
     room = cut_target.find_room(budget, context.head)
-    wishes = NO_WISHES
-    if tool:
-        wishes = read_wishes(draft.entries, draft.ledger, tool=tool)
-    held = choose_held(wishes, draft.entries, room) | choose_whole(draft.entries, rules, room)
-    return msgspec.structs.replace(draft, wishes=wishes, held=held)
+    return msgspec.structs.replace(draft, held=choose_whole(draft.entries, rules, room))
 
 
 def _note_budget(draft: Draft, budget: Budget, context: BuildContext) -> Draft:

@@ -126,19 +126,19 @@ def _cut_or_raise(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
 def lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
     """Lower entries down to the target, or as far as that can be done.
 
-    The budget is law: what the model pinned, and what a rule of a tool holds, yields before what cannot be
+    The budget is law: what a rule of a tool holds yields before what cannot be
     recovered.
     """
-    progress = _lower_unpinned(draft, limits, context)
+    progress = _lower_unheld(draft, limits, context)
     is_last_resort = progress.took_last_resort or progress.tokens > limits.room
     if is_last_resort and progress.held:
-        without_pins = msgspec.structs.replace(draft, held=frozenset())
-        progress = _lower_unpinned(without_pins, limits, context)
+        unheld_draft = msgspec.structs.replace(draft, held=frozenset())
+        progress = _lower_unheld(unheld_draft, limits, context)
     return list_hidden_names(progress)
 
 
-def _lower_unpinned(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
-    """Lower what the model has not pinned: down to the target first, and then, if it must, to the room."""
+def _lower_unheld(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
+    """Lower what no rule holds: down to the target first, and then, if it must, to the room."""
 
     def lower(start: Draft) -> CutProgress:
         progress = start_cut(start, limits, context)

@@ -38,7 +38,6 @@ from lamina.core.entries import find_sent
 from lamina.core.text.excerpts import find_shown_names, list_first_names
 from lamina.core.tokens import Counter
 from lamina.core.values import Entry, Fold, Ref
-from lamina.core.wishes import list_notes
 from lamina.core.wording import text_of
 
 _SHARES = (1, 4)
@@ -188,7 +187,6 @@ def _write_once(
         cut=progress.number,
         later_rules=progress.words.rules_after(run[-1].ref),
         verbatim=verbatim,
-        noted=list_notes(run, progress.draft.wishes),
     )
     count = scale.counter.count
     if as_sent:

@@ -123,7 +123,6 @@ class _Lowering:
         self.context = progress.context
         self.current = progress.current
         self.held = progress.held
-        self.released = progress.released
         self.cut_number = progress.number
         self.tool_rules = progress.tool_rules
         self.entries = list(progress.entries)
@@ -145,7 +144,6 @@ class _Lowering:
             spared=find_spared(self.entries, sparing, self.current),
             largest_spared=sparing.largest,
             current=self.current,
-            released=self.released,
             tool_rules=self.tool_rules,
         )
 

@@ -81,8 +81,8 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     now, and `tokens` their size. `exhausted`: nothing more could be lowered to reach the goal.
     `took_last_resort`: what cannot be recovered was lowered, or might have been.
 
-    `current` are the positions of the prompt and the last step, `held` those that the model pinned or
-    a rule of tools holds, `released` those that the model let go. `tool_rules` has the rules of tools by
+    `current` are the positions of the prompt and the last step, `held` those that a rule of tools
+    holds. `tool_rules` has the rules of tools by
     position, and `silent` the entries of which no digest says anything. Only digests of nothing but
     `mergeable` segments may be written anew; None allows all.
 
@@ -112,7 +112,6 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     exhausted: bool = False
     took_last_resort: bool = False
     held: frozenset[int] = frozenset()
-    released: frozenset[int] = frozenset()
     written: dict[tuple[tuple[Ref, ...], DigestSize, int | None], Fold] = msgspec.field(default_factory=dict)
     runs: dict[tuple[Ref, ...], RunText] = msgspec.field(default_factory=dict)
     tool_rules: dict[int, ToolRule] = {}
@@ -128,10 +127,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
         name = tuple(entry.ref for entry in run)
         run_text = self.runs.get(name)
         if run_text is None:
-            # Calls of the context tool say nothing about the work. A run of nothing else is still titled.
-            own = self.draft.wishes.own
-            quoted_entries = [entry for entry in run if entry.ref not in own] or run
-            run_text = read_run(quoted_entries, self.reader, silent=self.silent, used=self.used)
+            run_text = read_run(run, self.reader, silent=self.silent, used=self.used)
             self.runs[name] = run_text
         return run_text
 
@@ -174,7 +170,6 @@ def start_cut(
         request=draft.entries,
         tokens=tokens,
         held=_find_positions(draft.entries, draft.held),
-        released=_find_positions(draft.entries, draft.wishes.released),
         tool_rules=map_rules(draft.entries, context.options.tools),
         silent=find_silent(draft.entries, context.options.tools),
     )

@@ -34,7 +34,6 @@ from lamina.core.text.tags import wrap_in_tag
 from lamina.core.text.user_words import SMALLEST_DIGEST, mark_replaced_rules, print_talk
 from lamina.core.used_results import UsedResults
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
-from lamina.core.wishes import NOTE_LIMIT, write_notes
 from lamina.core.wording import Wording, guard, text_of
 
 NOTES_TITLE = "What was done in it:"
@@ -328,13 +327,11 @@ def make_fold(
     cut: int,
     later_rules: Sequence[LaterRule] = (),
     verbatim: bool = False,
-    noted: Sequence[str] = (),
 ) -> WrittenFold:
     """A digest of these entries in at most this size. If it is nothing, one line is left.
 
     Where there is no room for all that was said, `text.user_words` says what stays of it. `verbatim` asks for
-    all words of the user, however much room they take. `noted` are lines of the model's own, which come first
-    in its voice. Everything can be recalled by the key of the digest.
+    all words of the user, however much room they take. Everything can be recalled by the key of the digest.
     """
     covers = tuple(entry.ref for entry in run)
     texts = DigestText(run_text.title, whole=False, complete=False)
@@ -343,15 +340,11 @@ def make_fold(
         texts = texts._replace(words=words)
     elif size.total:
         texts = write_within(run_text, size, later_rules=later_rules, verbatim=verbatim)
-    notes = texts.notes
-    if noted and size.total:
-        own_lines = write_notes(noted, max(size.notes // 2, 2 * NOTE_LIMIT))
-        notes = "\n".join(filter(None, (own_lines, notes)))
     fold = Fold(
         key=f"fold-{hashing.digest(covers)[:20]}",
         covers=covers,
         text=texts.words,
-        notes=notes,
+        notes=texts.notes,
         speaks=texts.words != run_text.title,
         cut=cut,
         version=FOLD_VERSION,

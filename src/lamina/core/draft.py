@@ -47,7 +47,6 @@ from lamina.core.values import (
     Segment,
     ToolCall,
 )
-from lamina.core.wishes import NO_WISHES, Wishes
 
 
 class LogFront(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,8 +149,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     `folds` and `reminders` (all that hold now), `repairs`, `promoted` and `cut`. `reworded`: this release
     words some lines differently than they were sent. The first `unchanged` entries, of which `unchanged_sent`
     are sent, are as the last build left them, and the first `same` are the very objects of that build.
-    `standing_tokens` are those of what no cut lowers, None if they were not counted. `wishes` are what the
-    model asked for, and `held` what its pins and the rules of tools hold.
+    `standing_tokens` are those of what no cut lowers, None if they were not counted. `held` is what the
+    rules of tools hold.
     """
 
     log: tuple[Segment, ...]
@@ -171,7 +170,6 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     unchanged_sent: int = 0
     same: int = 0
     next_front: NextFront | None = None
-    wishes: Wishes = NO_WISHES
     held: frozenset[Ref] = frozenset()
 
 

@@ -199,7 +199,6 @@ def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, context: Bui
         promoted=previous.promoted + draft.promoted,
         cuts=cuts,
         bound=bound,
-        wishes=draft.wishes.account,
         mark=_mark_sent(draft, envelope, context),
     )
 

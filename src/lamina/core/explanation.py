@@ -19,8 +19,7 @@ from lamina.core.text.characters import make_printable
 from lamina.core.text.clipping import count_units
 from lamina.core.tokens import Basis
 from lamina.core.tool_definitions import list_toolsets
-from lamina.core.values import Cut, Form, Layer, Ledger, Raw, Ref
-from lamina.core.wishes import BY_THE_MODEL
+from lamina.core.values import Cut, Form, Layer, Raw
 from lamina.core.wording import describe_segment, text_of
 
 UNCOUNTED_TOOLS = "the API adds the tools of {!r} by itself: their tokens are not known, and not counted"
@@ -137,19 +136,16 @@ def explain(envelope: Envelope) -> Manifest:
         fold_keys |= dict.fromkeys(fold.covers, fold.key)
         cuts |= dict.fromkeys(fold.covers, fold.cut)
     last_step = max((entry.step for entry in envelope.entries), default=0)
-    wish_reasons = describe_wishes(envelope.ledger)
     rows: list[ManifestRow] = []
     for entry in envelope.entries:
         content_handle = handle(entry.content)
         fold_key = fold_keys.get(entry.ref, "")
         if is_digest(entry):
             fold_key = entry.segment.key.partition("!")[0]
-        # What is whole needs no key to recall it. That the model pinned it is all there is to say about it.
+        # What is whole needs no key to recall it.
         recall_key = ""
-        why = wish_reasons.get(entry.ref, entry.why)
         if entry.form is not Form.FULL:
             recall_key = content_handle
-            why = entry.why
         row = ManifestRow(
             key=entry.segment.key or content_handle,
             ref=entry.ref,
@@ -157,7 +153,7 @@ def explain(envelope: Envelope) -> Manifest:
             layer=entry.layer,
             form=entry.form,
             tokens=entry.tokens,
-            why=why,
+            why=entry.why,
             recall=recall_key,
             kind=entry.segment.kind,
             turn=entry.turn + 1,
@@ -182,18 +178,6 @@ def explain(envelope: Envelope) -> Manifest:
         cut=envelope.cut,
         notes=(*envelope.notes, *map(UNCOUNTED_TOOLS.format, uncounted)),
     )
-
-
-def describe_wishes(ledger: Ledger) -> dict[Ref, str]:
-    """What the model asked for about each segment, and that it was the model who asked. The newest counts."""
-    described: dict[Ref, str] = {}
-    for wish in ledger.wishes:
-        word = _WISH_WORDS.get(wish.action, wish.action)
-        described |= dict.fromkeys((*wish.targets, wish.ref), f"{word}, {BY_THE_MODEL}")
-    return described
-
-
-_WISH_WORDS = {"pin": "pinned", "release": "released", "note": "noted"}
 
 
 def _lists_tools(envelope: Envelope, server: str) -> bool:

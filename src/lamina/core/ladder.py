@@ -1,6 +1,6 @@
 """What is lowered first, unless a caller has an order of their own.
 
-The ladder, top rung first: what the model released; what is disposable; results of tools with the rule
+The ladder, top rung first: what is disposable; results of tools with the rule
 "short"; superseded results; then everything else that can be recovered, the ripest first; at the very end
 what cannot be recovered. A move is the riper, the older and larger the entry is that it lowers, and the less
 that entry says for its size (`ripeness`).
@@ -19,12 +19,11 @@ from lamina.core.kinds import Retention, is_turn_scoped, kind_of, priority, reco
 from lamina.core.orders import CHARACTERS_PER_TOKEN, Batch, Move, OrderView, fold_steps, goes_last
 from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult
-from lamina.core.wishes import BY_THE_MODEL, may_release
 
 REPLY_LIMIT = 400
 """Characters of an old reply that stay when replies are shortened."""
 
-RELEASED = f"released, {BY_THE_MODEL}"
+
 OLD_RESULT = "old result"
 SHORT_TOOL = "results of this tool go first, by its rule"
 
@@ -48,12 +47,11 @@ COMPACT_TOKENS, SHORT_TOKENS, STUB_TOKENS = 250, 100, 60
 def ladder(view: OrderView) -> Iterator[Batch]:
     """The order that is lamina's own.
 
-    The first five rungs are taken whole, in their order. From there on the ripest move comes first, wherever
+    The first four rungs are taken whole, in their order. From there on the ripest move comes first, wherever
     it is from.
     """
     free = _free_foreign(view)
     plain = [position for position in free if not goes_last(view.entries[position], view.kinds)]
-    yield from _lower_released(view)
     yield from _drop_disposable(view, plain)
     yield from _drop_thinking(view, plain)
     yield from _stub_short(view, plain)
@@ -70,26 +68,6 @@ def ladder(view: OrderView) -> Iterator[Batch]:
     rated_batches.sort(key=lambda rated: -rated.ripeness)
     for rated in rated_batches:
         yield rated.batch
-
-
-def _lower_released(view: OrderView) -> Iterator[Batch]:
-    """What the model said it is done with, though it may stand in a step that a cut spares otherwise.
-
-    The model cannot release what the user said: such entries go last, whoever names them.
-    """
-    for position in sorted(view.released - view.untouchable - view.current):
-        entry = view.entries[position]
-        if entry.form is Form.OMITTED or entry.segment.is_own or goes_last(entry, view.kinds):
-            continue
-        match entry.parts[:1]:
-            case (Text(),) if entry.role is Role.ASSISTANT:
-                yield (Move(position, Form.COMPACT, RELEASED, REPLY_LIMIT),)
-            case (ToolCall(),):
-                yield (Move(position, Form.COMPACT, RELEASED),)
-            case _ if may_release(entry):
-                yield (Move(position, Form.STUB, RELEASED),)
-            case _:
-                pass
 
 
 def _drop_disposable(view: OrderView, free: list[int]) -> Iterator[Batch]:

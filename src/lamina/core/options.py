@@ -38,8 +38,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     text that a wire format puts in the place of the user's first message if the assistant speaks first.
     `late_system`: the API takes system text in the middle of a conversation. There a changed instruction
     stands where it came until the next cut; elsewhere it would lose its authority, so it replaces the old one
-    at once, at a recorded cut. `context_tool` is the name of the tool with which the model pins, releases and
-    notes; "" if it has none (`lamina.core.wishes`).
+    at once, at a recorded cut.
     With `remind`, lowered passages that a prompt is about are quoted before it (`lamina.core.remind`).
     `tools` has what the caller decided about the results of single tools (`lamina.core.tool_rules`).
     """
@@ -57,7 +56,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     window: LastN | None = None
     opening: str = ""
     late_system: bool = True
-    context_tool: str = ""
     remind: bool = True
     tools: ToolRules = {}
 

@@ -51,7 +51,7 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     `untouchable` are positions that no cut may lower, `spared` those that it should not. Of results among
     the spared, what is above `largest_spared` tokens may go; 0 sets no limit. `current` are the positions of
     the prompt and the last step: they may be lowered only where they are not untouchable, and they are never
-    folded. `released` are positions that the model is done with. `tool_rules` has the rules of tools by
+    folded. `tool_rules` has the rules of tools by
     position (`lamina.core.tool_rules`).
     """
 
@@ -61,7 +61,6 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     spared: frozenset[int]
     largest_spared: int = 0
     current: frozenset[int] = frozenset()
-    released: frozenset[int] = frozenset()
     tool_rules: Mapping[int, ToolRule] = {}
 
     def free(self) -> list[int]:

@@ -396,20 +396,10 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 LEDGER_VERSION = 2
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that the model asked for: the ref of its call, what it named, and what that stands for."""
-
-    ref: Ref
-    action: str
-    what: str
-    targets: tuple[Ref, ...] = ()
-
-
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The only state between two builds; plain JSON.
 
-    `own_tools` are the names of tools that lamina has added to the client's. They stay for good. `wishes` are
-    what the model asked for in the log that was built last (`lamina.core.wishes`).
+    `own_tools` are the names of tools that lamina has added to the client's. They stay for good.
     """
 
     # A factory, since a value that is only the default would not be written.
@@ -422,7 +412,6 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     promoted: tuple[Ref, ...] = ()
     bound: dict[Ref, Digest] = {}
     own_tools: tuple[str, ...] = ()
-    wishes: tuple[Wish, ...] = ()
     calibration: Calibration | None = None
     mark: SentMark | None = None
 

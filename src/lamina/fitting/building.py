@@ -25,7 +25,7 @@ from lamina.dialects.port import Dialect, ParsedRequest, Request
 from lamina.dialects.sending import keeps_head, settle_repairs
 from lamina.dialects.translate import choose_options
 from lamina.errors import BudgetExceeded
-from lamina.fitting.own_tools import CONTEXT_TOOL, RECALL_TOOL, OwnTool, choose_added_tools, write_tools
+from lamina.fitting.own_tools import RECALL_TOOL, OwnTool, write_tools
 from lamina.fitting.policy import Policy
 
 AS_LOGGED = Layout(context="logged")
@@ -116,12 +116,7 @@ def _build_with_tools_if_they_fit(fit: Fit, conditions: BuildConditions) -> Buil
 
 def _add_own_tools(fit: Fit) -> Fit:
     """The same fit with lamina's tools in its head. If they cannot be added, it is the same object."""
-    wants_context_tool = fit.policy.context_tools
-    # Once a conversation has lamina's tools, their list stays: the context tool came with them or never.
-    if fit.previous_ledger.own_tools:
-        wants_context_tool = CONTEXT_TOOL.name in fit.previous_ledger.own_tools
-    wanted_tools = choose_added_tools(context_tools=wants_context_tool)
-    own_tools, written_tools = write_tools(wanted_tools, fit.target, fit.head)
+    own_tools, written_tools = write_tools((RECALL_TOOL,), fit.target, fit.head)
     if RECALL_TOOL not in own_tools:
         return fit
     add_tools = fit.target.head.add_tools
@@ -187,20 +182,5 @@ def _choose_options(fit: Fit, rates: Rates) -> Options:
         drop_block=fit.drop_block,
         rates=rates,
         wording=fit.policy.find_wording(has_handles=fit.has_handles),
-        context_tool=_find_context_tool(fit),
         **fit.policy.options(),
     )
-
-
-def _find_context_tool(fit: Fit) -> str:
-    """The name of the context tool whose calls count: lamina's own, or the client's from `lamina mcp`."""
-    if CONTEXT_TOOL in fit.own_tools:
-        return CONTEXT_TOOL.name
-    if not fit.policy.context_tools or not fit.has_handles:
-        return ""
-    for tool in fit.target.head.read(fit.head).tools:
-        # A client names a tool of a server after both: mcp__lamina__context. A tool of the client's that is
-        # only called "context" is another tool.
-        if tool.name.endswith(f"lamina__{CONTEXT_TOOL.name}"):
-            return tool.name
-    return ""

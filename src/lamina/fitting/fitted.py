@@ -57,7 +57,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _situation(self) -> ToolSituation:
-        return ToolSituation(log=self.log, ledger=self.ledger, envelope=self.envelope)
+        return ToolSituation(log=self.log, ledger=self.ledger)
 
     def recall(self, key: str) -> str:
         """The full text behind a recall handle or behind the key of a digest."""

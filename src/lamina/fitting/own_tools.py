@@ -12,22 +12,16 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.envelope import Envelope
 from lamina.core.values import Ledger, RequestHead, Segment, ToolCall
 from lamina.dialects.port import Dialect, PlainHead, Tool
-from lamina.fitting.context_tool import CONTEXT, add_gauge, answer_context
 from lamina.fitting.recalls import RECALL, answer_recall
 
 
 class ToolSituation(msgspec.Struct, frozen=True, kw_only=True):
-    """What an own tool may read when it answers: the whole log, the ledger, and the request as it was sent.
-
-    `envelope` is None where the log is answered from without a request, as by an adapter.
-    """
+    """What an own tool may read when it answers: the whole log and the ledger."""
 
     log: Sequence[Segment]
     ledger: Ledger
-    envelope: Envelope | None = None
 
 
 Answering = Callable[[ToolCall, ToolSituation], Segment]
@@ -49,34 +43,15 @@ def _answer_recall(call: ToolCall, situation: ToolSituation) -> Segment:
     return answer_recall(situation.log, call, ledger=situation.ledger)
 
 
-def _answer_context(call: ToolCall, situation: ToolSituation) -> Segment:
-    return answer_context(call, ledger=situation.ledger, envelope=situation.envelope)
-
-
 RECALL_TOOL = OwnTool(definition=RECALL, answer=_answer_recall)
-CONTEXT_TOOL = OwnTool(definition=CONTEXT, answer=_answer_context)
-
-
-def choose_added_tools(*, context_tools: bool) -> tuple[OwnTool, ...]:
-    """The tools that lamina adds to a request, in their order."""
-    if context_tools:
-        return (RECALL_TOOL, CONTEXT_TOOL)
-    return (RECALL_TOOL,)
 
 
 def answer_call(own_tools: Sequence[OwnTool], call: ToolCall, situation: ToolSituation) -> Segment | None:
-    """The result of a call that lamina answers; None if the tool is the client's.
-
-    A model that has the context tool also reads how full its window is. That line is at the end of a result
-    of lamina's own, which is sent the same way ever after: so it never changes a prefix.
-    """
+    """The result of a call that lamina answers; None if the tool is the client's."""
     own_tool = find_own_tool(own_tools, call.name)
     if own_tool is None:
         return None
-    answer = own_tool.answer(call, situation)
-    if CONTEXT_TOOL not in own_tools or situation.envelope is None:
-        return answer
-    return add_gauge(answer, situation.envelope)
+    return own_tool.answer(call, situation)
 
 
 def list_names(own_tools: Iterable[OwnTool]) -> frozenset[str]:

@@ -96,8 +96,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
     again what was lowered, and `remind` whether lowered passages that a prompt is about are quoted before it.
-    With `context_tools` the model also gets the context tool, where lamina answers its calls: it pins,
-    releases and notes with it. If `load_tools` names tools, the others are loaded when the model searches for
+    If `load_tools` names tools, the others are loaded when the model searches for
     them, where the API has tool search; `lamina tools advise` says which to load, and in which order they
     should stand.
 
@@ -118,7 +117,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     breakpoints: Breakpoints = "auto"
     recall: RecallChoice = "auto"
     remind: RemindMode = "auto"
-    context_tools: bool = False
     tools: Mapping[str, str] = {}
     load_tools: tuple[str, ...] | None = None
     keep: Keep = "lowered"
@@ -386,7 +384,6 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "kinds": ((_NONE, Mapping), "give a table of kinds: {**KINDS, ...}"),
     "wording": ((_NONE, type(PLAIN)), "give a Wording"),
     "layout": ((_NONE, Layout), "give a Layout"),
-    "context_tools": ((bool,), "give True or False"),
 }
 """The types of the fields that are values, and what to do about another one."""
 

@@ -20,14 +20,11 @@ from lamina.conversations.recorded_log import read_recorded_log
 from lamina.conversations.store import ConversationState, conversation_workspace, recorded_workspace
 from lamina.core.explanation import describe_row, join_folds
 from lamina.core.hashing import handle, stem_of
-from lamina.core.recall import identify_segments, recall
-from lamina.core.text.characters import fold_case, split_words
+from lamina.core.recall import identify_segments
 from lamina.core.values import Ledger, LedgerLine, Ref, Segment
-from lamina.core.wishes import ACCEPTED, LEAST_QUOTE
 from lamina.core.wording import describe_segment, text_of
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, LaminaError, NotFound, StoreError
-from lamina.fitting.context_tool import write_note
 from lamina.fitting.recalls import answer_recall_text, recall_text
 from lamina.sessions import Session
 from lamina.stores.paging import every_conversation
@@ -99,24 +96,6 @@ class ConversationLibrary:
         if stored.state is None:
             return stored.manifest_table
         return _explain_snapshot(stored, stored.state)
-
-    async def manage(self, action: str, what: str = "", *, conversation: str = "") -> str:
-        """Answer the context tool for a client whose requests pass a gateway. Nothing is written.
-
-        What the model asked for stands in the client's own history, as a call and this answer. A gateway with
-        `context_tools` reads it there.
-        """
-        if action == "note":
-            return write_note(what)
-        if action == "status":
-            return await self.explain(conversation=conversation)
-        if action not in ("pin", "release"):
-            raise BadInput(repr(action), place="action", hint="give pin, release, note or status")
-        async for stored in self._read_each(conversation):
-            segment = _find_named(stored, what)
-            if segment is not None:
-                return f"{ACCEPTED[action]}{describe_segment(segment)}"
-        raise NotFound(what, hint=_SEARCH)
 
     async def search(self, text: str, *, conversation: str = "", most: int = 10) -> str:
         """The places that answer a text best, each with its conversation and the key for `recall`."""
@@ -248,21 +227,6 @@ async def _read_recorded(store: Store, workspace: str, name: str) -> LibraryConv
         ledger=recorded.ledger,
         state=recorded.state,
     )
-
-
-def _find_named(stored: LibraryConversation, what: str) -> Segment | None:
-    """The segment behind a handle or a key, or the newest with these words in it."""
-    try:
-        return recall(stored.log, what, ledger=stored.ledger)[0]
-    except (NotFound, IndexError):
-        pass
-    quotation = fold_case(" ".join(split_words(what)))
-    if len(quotation) < LEAST_QUOTE:
-        return None
-    for segment in reversed(stored.log):
-        if quotation in fold_case(" ".join(split_words(text_of(segment.parts)))):
-            return segment
-    return None
 
 
 def _explain_key(stored: LibraryConversation, key: str) -> str:

@@ -17,7 +17,6 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from lamina.errors import BadInput, LaminaError
-from lamina.fitting.context_tool import CONTEXT
 from lamina.fitting.recalls import RECALL
 from lamina.mcp.library import MOST_HITS, ConversationLibrary
 
@@ -41,12 +40,6 @@ class RecallArguments(msgspec.Struct, forbid_unknown_fields=True):
 class ExplainArguments(msgspec.Struct, forbid_unknown_fields=True):
     conversation: str = ""
     key: str = ""
-
-
-class ContextArguments(msgspec.Struct, forbid_unknown_fields=True):
-    action: str
-    what: str = ""
-    conversation: str = ""
 
 
 class LibrarySearchArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -100,11 +93,6 @@ async def _recall(library: ConversationLibrary, arguments: Any) -> str:
 async def _explain(library: ConversationLibrary, arguments: Any) -> str:
     values = _read_arguments(arguments, ExplainArguments)
     return await library.explain(conversation=values.conversation, key=values.key)
-
-
-async def _manage(library: ConversationLibrary, arguments: Any) -> str:
-    values = _read_arguments(arguments, ContextArguments)
-    return await library.manage(values.action, values.what, conversation=values.conversation)
 
 
 async def _search(library: ConversationLibrary, arguments: Any) -> str:
@@ -175,19 +163,10 @@ TOOLS = [
             "description": "How many places at most; 10 if left out.",
         },
     ),
-    _tool(
-        "context",
-        "Context",
-        CONTEXT.description,
-        action={**CONTEXT.schema["properties"]["action"], "required": True},
-        what=dict(CONTEXT.schema["properties"]["what"]),
-        conversation=_CONVERSATION,
-    ),
 ]
 
 _ANSWERS: dict[str, Callable[[ConversationLibrary, Any], Awaitable[str]]] = {
     "recall": _recall,
     "explain": _explain,
     "search": _search,
-    "context": _manage,
 }

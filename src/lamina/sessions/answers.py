@@ -1,7 +1,7 @@
 """What comes back from a model and from tools, as segments for the log.
 
 An answer may be an object of an SDK, a dict, the events of a stream (as they come, or all of them), or plain
-text. Nothing is stored here. Calls of the recall tool and the context tool are answered here: the application
+text. Nothing is stored here. Calls of the recall tool are answered here: the application
 never sees them, and has to answer all others.
 
 A sub-agent that begins with its parent's conversation sends the bytes that its parent sent last, so a prefix

@@ -203,17 +203,17 @@ def _keep_runtime(setup: Setup, runtime: RuntimeOptions, policy: Policy) -> Setu
 
 
 def _keep_recall(stored: StoredConversation, setup: Setup) -> Setup:
-    """The setup with the recall tool and the context tool as they were, once a request was sent.
+    """The setup with the recall tool as it was, once a request was sent.
 
-    They are part of the prefix. To add or remove one later would throw the whole cache away.
+    It is part of the prefix. To add or remove it later would throw the whole cache away.
     """
     stored_setup = stored.live.setup
     if stored_setup is None:
         return setup
-    if (stored_setup.recall, stored_setup.context_tools) == (setup.recall, setup.context_tools):
+    if stored_setup.recall == setup.recall:
         return setup
     was_answered = any(segment.role is Role.ASSISTANT for segment in stored.live.log)
     if not was_answered and not stored.state.ledger.mark:
         return setup
     stored.notes.append(RECALL_STAYS)
-    return setup.over({"recall": stored_setup.recall, "context_tools": stored_setup.context_tools})
+    return setup.over({"recall": stored_setup.recall})

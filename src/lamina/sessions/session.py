@@ -427,7 +427,7 @@ class Session:
             # Some servers give every call the same id. What the application returns is of its own tools.
             apps_first = sorted(calls, key=self.is_own_call)
             segments = make_results(results, apps_first)
-            situation = ToolSituation(log=self.log, ledger=self.ledger, envelope=self._writer.find_envelope())
+            situation = ToolSituation(log=self.log, ledger=self.ledger)
             unanswered = list_unanswered(calls, segments)
             segments += await answer_own_calls(unanswered, self._builder, self._stored, situation)
             segments = order_results(segments, calls)

@@ -22,7 +22,7 @@ from lamina.dialects.json_values import drop_nulls
 from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
-from lamina.fitting.own_tools import CONTEXT_TOOL, RECALL_TOOL, OwnTool, choose_added_tools
+from lamina.fitting.own_tools import RECALL_TOOL, OwnTool
 from lamina.fitting.policy import Policy, fill_budget, load_policy
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
@@ -34,9 +34,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     """What a conversation is built with.
 
     Tools and parameters are in `head` in plain words, or in `own` in the words of the dialect. Without a
-    budget, the model's window is used. `recall`: the model has the recall tool, and with
-    `context_tools` the context tool. `agent` belongs to the application. `history` is the window over earlier
-    turns; None sends all of them. `stored_options` is what is stored of wording, template and functions.
+    budget, the model's window is used. `recall`: the model has the recall tool. `agent` belongs to the
+    application. `history` is the window over earlier turns; None sends all of them. `stored_options` is what
+    is stored of wording, template and functions.
     """
 
     model: str = ""
@@ -47,7 +47,6 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     head: PlainHead = PlainHead()
     own: RequestHead | None = None
     recall: bool = False
-    context_tools: bool = False
     agent: dict[str, Any] = {}
     history: LastN | None = None
     stored_options: StoredOptions | None = None
@@ -86,11 +85,7 @@ def read_policy(policy: Policy) -> dict[str, Any]:
     recall: bool | None = None
     if policy.recall != "auto":
         recall = policy.recall == "tool"
-    context_tools: bool | None = None
-    if policy.context_tools:
-        context_tools = True
     return {
-        "context_tools": context_tools,
         "budget": policy.budget,
         "prefer": policy.prefer,
         "layout": policy.layout,
@@ -136,7 +131,7 @@ def find_own_tools(setup: Setup) -> tuple[OwnTool, ...]:
     """The tools whose calls the session answers itself."""
     if not setup.recall:
         return ()
-    return choose_added_tools(context_tools=setup.context_tools)
+    return (RECALL_TOOL,)
 
 
 def _list_definitions(setup: Setup) -> tuple[Tool, ...]:
@@ -209,7 +204,6 @@ def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: RequestHead
         head,
         layout=setup.layout,
         wording=(setup.stored_options or StoredOptions()).choose_wording(policy.wording),
-        context_tool=CONTEXT_TOOL.name if CONTEXT_TOOL in find_own_tools(setup) else "",
         rates=_rates_for(setup, policy, dialect),
         salt=salt,
         **{**chosen, "window": setup.history, "prefer": setup.prefer},

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from lamina.context.port import select_changed
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Segment
-from lamina.errors import BudgetExceeded, Conflict
+from lamina.errors import Conflict
 from lamina.sessions.attachments import RebuiltLog, drop_foreign, find_first_mention, rebuild_log
 from lamina.sessions.records import Control, NewestSegments, Rewind
 from lamina.sessions.reports import Stopwatch
@@ -193,13 +193,6 @@ class TurnWriter:
     def last_envelope(self) -> Envelope:
         """The last request that was built, or else what the first one would be."""
         return self.envelope or self.builder.build(self._log_to_build(), self.stored.state)
-
-    def find_envelope(self) -> Envelope | None:
-        """The last request that was built; None if it does not fit any more."""
-        try:
-            return self.last_envelope()
-        except BudgetExceeded:
-            return None
 
     def _log_to_build(self) -> tuple[Segment, ...]:
         """The log. An empty conversation begins with the sections of its system text."""

@@ -257,8 +257,8 @@ def nothing_crosses(case: Case) -> Iterator[str]:
     """What lamina adds to a request stands on what is in its log, so it came from that same conversation.
 
     The ledger is all that a request has of earlier ones. A digest in it stands on the messages that it covers
-    and on those that replace its rules; a wish of the model stands on the call that made it. The doors see to
-    the rest: they put a hidden call back only after the same messages, under the same system text.
+    and on those that replace its rules. The doors see to the rest: they put a hidden call back only after the
+    same messages, under the same system text.
     """
     logged_refs = index_by_ref(case.envelope.entries).keys()
     for entry in case.envelope.sent:
@@ -270,9 +270,6 @@ def nothing_crosses(case: Case) -> Iterator[str]:
     for reminder in case.envelope.ledger.reminders:
         if not logged_refs >= {reminder.before, *reminder.sources}:
             yield f"{reminder.key} stands on what is not in the log"
-    for wish in case.envelope.ledger.wishes:
-        if wish.ref not in logged_refs:
-            yield f"the model did not ask in this log to {wish.action} {wish.what!r}"
 
 
 def _find_names_twice(attachments: Iterable[Entry]) -> Iterator[str]:
