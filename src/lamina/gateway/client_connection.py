@@ -130,11 +130,12 @@ class ClientConnection:
         """
         if not self._encoding:
             return packed
-        try:
-            return unpack(packed, self._encoding, SMALL)
-        except Refusal as refusal:
-            if refusal.status != 413:
-                raise
+        if len(packed) <= SMALL:
+            try:
+                return unpack(packed, self._encoding, SMALL)
+            except Refusal as refusal:
+                if refusal.status != 413:
+                    raise
         await ticket.take(self._most_unpacked)
         return await to_thread.run_sync(unpack, packed, self._encoding, self._most_unpacked)
 
