@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import io
 import json
 import sys
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,7 @@ import aiohttp
 import pytest
 
 from lamina.fitting import fit_request
-from lamina.gateway import GatewayAccount, limits, upstream_answer
+from lamina.gateway import GatewayAccount, limits, upstream_answer, upstream_connection
 from lamina.gateway.client_request import ClientRequest
 from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.request_bodies import RequestBody
@@ -220,9 +221,34 @@ async def test_a_body_that_passes_unread_is_sent_once(
         assert len(stub.seen) == tries
 
 
+async def test_small_bodies_that_pass_unread_share_a_connection() -> None:
+    """To begin one costs a handshake each time. A large body comes in pieces, and is not sent again."""
+    connections = 0
+
+    async def answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
+                writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer_all, "127.0.0.1") as server:
+        settings = settings_for(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with run_gateway(settings) as gateway, open_client() as client:
+            for size in [0, 1, 1_000, 500_000, 0, 2 << 20]:
+                async with client.post(
+                    f"{gateway.url}/v1/embeddings", data=io.BytesIO(b"x" * size)
+                ) as answer:
+                    assert answer.status == 204
+    assert connections == 2
+
+
 async def test_nothing_is_asked_again_once_the_client_has_got_a_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_answer, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(limits, "KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(upstream_connection, "LEFT_SECONDS", 0.05)
     async with proxied() as (stub, gateway, client):
         for fault in (answer_late(0.3, after=fail(529)), answer_late(0.3, after=drop)):
             stub.play(fault)

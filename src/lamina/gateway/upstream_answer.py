@@ -48,9 +48,10 @@ RELAYED = range(200, 600)
 class UpstreamAnswer:
     """The answer of an upstream to one request, as a context. Leaving it early closes the connection.
 
-    `sent_id` is the id under which the request is logged, "" if it is not. `keeps_alive`: the client expects
-    events, so comments are allowed. If the upstream takes long, they begin the stream before it has said
-    anything.
+    `sent_id` is the id under which the request is logged, "" if it is not. `is_sent_once`: an upstream that
+    fails for a moment is not asked again, since nobody knows what the request does. `keeps_alive`: the client
+    expects events, so comments are allowed. If the upstream takes long, they begin the stream before it has
+    said anything.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class UpstreamAnswer:
         headers: Headers,
         body: bytes | AsyncIterator[bytes] | None,
         keeps_alive: bool = False,
+        is_sent_once: bool = False,
         sent_id: str = "",
     ) -> None:
         self._gateway = gateway
@@ -73,7 +75,7 @@ class UpstreamAnswer:
         self._body = body
         self._keeps_alive = keeps_alive
         self._answer: UpstreamReply | None = None
-        self._is_again = False
+        self._is_sent_once = is_sent_once
         self.sent_id = sent_id
 
     async def __aenter__(self) -> UpstreamReply:
@@ -130,12 +132,11 @@ class UpstreamAnswer:
         await asyncio.sleep(pause)
         self._gateway.journal.write("retried", upstream=self._upstream.name, status=status)
         self._gateway.metrics.add("lamina_retries_total", upstream=self._upstream.name)
-        self._is_again = True
         return await self._ask()
 
     def _may_ask_again(self, began: float, pause: float) -> bool:
-        """Whether the client has got nothing, the body can be sent again, and it can be so soon enough."""
-        if self._writer.started or not isinstance(self._body, bytes | None):
+        """Whether the client has got nothing, the body may be sent again, and it can be so soon enough."""
+        if self._writer.started or self._is_sent_once:
             return False
         return monotonic() - began + pause <= self._gateway.settings.retry_seconds
 
@@ -159,7 +160,7 @@ class UpstreamAnswer:
         origin = read_origin(self._upstream.settings.url)
         request = self._request
         return await self._gateway.connections.ask(
-            request.method, origin, request.target, self._headers, self._body, is_again=self._is_again
+            request.method, origin, request.target, self._headers, self._body
         )
 
     async def _ask_in_time(self) -> UpstreamReply:
