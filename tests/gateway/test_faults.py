@@ -560,7 +560,6 @@ async def with_locked_store(store: Path, work: Callable[[], Awaitable[Any]]) -> 
 async def test_a_store_that_is_gone_stops_only_conversations_that_were_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "STORE_SECONDS", 0.5)
     store = tmp_path / "gateway.db"
     twin = await twin_of(tmp_path)
     async with proxied(store, **SMALL) as (stub, gateway, client):
@@ -576,6 +575,7 @@ async def test_a_store_that_is_gone_stops_only_conversations_that_were_cut(
         cuts = len(gateway.events("cut"))
 
         async def ask_while_locked() -> None:
+            monkeypatch.setattr(limits, "STORE_SECONDS", 0.5)  # it hangs: nothing shorter than that would do
             status, _ = await post(client, gateway.url, full)
             assert status == 200
             assert stub.seen.pop().body == dump(full)
@@ -590,6 +590,7 @@ async def test_a_store_that_is_gone_stops_only_conversations_that_were_cut(
             assert stub.seen[-1].body == dump(messages_request(1, task="Something else."))
 
         await with_locked_store(store, ask_while_locked)
+        monkeypatch.undo()
         for _ in range(50):  # the client's own retry
             status, _ = await post(client, gateway.url, messages_request(20))
             if status == 200:
@@ -602,7 +603,6 @@ def test_a_conversation_that_may_have_been_cut_is_not_sent_in_full_while_the_sto
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gateway that has just started knows nothing of it, and cannot ask."""
-    monkeypatch.setattr(limits, "STORE_SECONDS", 0.5)
     store = tmp_path / "gateway.db"
 
     async def refuse_to_load(*_: object) -> dict[str, LiveConversation]:
