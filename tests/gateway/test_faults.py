@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from lamina.fitting import fit_request
-from lamina.gateway import GatewayAccount, limits, upstream_answer, upstream_connection
+from lamina.gateway import GatewayAccount, limits, upstream_answer
 from lamina.gateway.client_request import ClientRequest
 from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.request_bodies import RequestBody
@@ -248,7 +248,6 @@ async def test_small_bodies_that_pass_unread_share_a_connection() -> None:
 async def test_nothing_is_asked_again_once_the_client_has_got_a_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_answer, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(limits, "KEEP_ALIVE_SECONDS", 0.05)
-    monkeypatch.setattr(upstream_connection, "LEFT_SECONDS", 0.05)
     async with proxied() as (stub, gateway, client):
         for fault in (answer_late(0.3, after=fail(529)), answer_late(0.3, after=drop)):
             stub.play(fault)

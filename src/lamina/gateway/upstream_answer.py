@@ -23,7 +23,13 @@ from lamina.gateway.refusals import BrokenOff, Refusal
 from lamina.gateway.security import Headers
 from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import AnswerWriter
-from lamina.gateway.upstream_connection import BadAnswer, CannotConnect, UpstreamReply, read_origin
+from lamina.gateway.upstream_connection import (
+    BadAnswer,
+    CannotConnect,
+    DroppedByUpstream,
+    UpstreamReply,
+    read_origin,
+)
 from lamina.gateway.upstreams import Upstream
 
 ERROR_BYTES = 1 << 20
@@ -76,6 +82,7 @@ class UpstreamAnswer:
         self._keeps_alive = keeps_alive
         self._answer: UpstreamReply | None = None
         self._is_sent_once = is_sent_once
+        self._is_again = False
         self.sent_id = sent_id
 
     async def __aenter__(self) -> UpstreamReply:
@@ -116,8 +123,8 @@ class UpstreamAnswer:
         began = monotonic()
         try:
             answer = await self._ask()
-        except DroppedConnection:
-            if not self._may_ask_again(began, PAUSE_SECONDS):
+        except DroppedConnection as dropped:
+            if not self._may_ask_again(began, PAUSE_SECONDS, was_sent=not dropped.had_left):
                 raise
             pause = PAUSE_SECONDS
             status = 0
@@ -132,11 +139,12 @@ class UpstreamAnswer:
         await asyncio.sleep(pause)
         self._gateway.journal.write("retried", upstream=self._upstream.name, status=status)
         self._gateway.metrics.add("lamina_retries_total", upstream=self._upstream.name)
+        self._is_again = True
         return await self._ask()
 
-    def _may_ask_again(self, began: float, pause: float) -> bool:
+    def _may_ask_again(self, began: float, pause: float, *, was_sent: bool = True) -> bool:
         """Whether the client has got nothing, the body may be sent again, and it can be so soon enough."""
-        if self._writer.started or self._is_sent_once:
+        if self._writer.started or (self._is_sent_once and was_sent):
             return False
         return monotonic() - began + pause <= self._gateway.settings.retry_seconds
 
@@ -152,7 +160,9 @@ class UpstreamAnswer:
         except BadAnswer as error:
             raise BrokenOff(f"upstream {name!r} failed: {type(error).__name__}") from None
         except ConnectionError as error:
-            raise DroppedConnection(f"upstream {name!r} failed: {type(error).__name__}") from None
+            dropped = DroppedConnection(f"upstream {name!r} failed: {type(error).__name__}")
+            dropped.had_left = isinstance(error, DroppedByUpstream) and error.had_left
+            raise dropped from None
         except OSError as error:
             raise BrokenOff(f"upstream {name!r} failed: {type(error).__name__}") from None
 
@@ -160,7 +170,7 @@ class UpstreamAnswer:
         origin = read_origin(self._upstream.settings.url)
         request = self._request
         return await self._gateway.connections.ask(
-            request.method, origin, request.target, self._headers, self._body
+            request.method, origin, request.target, self._headers, self._body, is_again=self._is_again
         )
 
     async def _ask_in_time(self) -> UpstreamReply:
@@ -211,7 +221,9 @@ def _close_unread(asking: asyncio.Future[UpstreamReply]) -> None:
 
 
 class DroppedConnection(BrokenOff):
-    """The upstream dropped the connection before it answered."""
+    """The upstream dropped the connection before it answered. `had_left`: maybe before it was asked."""
+
+    had_left = False
 
 
 def _read_pause(answer: UpstreamReply) -> float:

@@ -35,7 +35,7 @@ A body that comes in pieces takes none of them, and leaves one: without a limit,
 LEFT_SECONDS = 1.0
 """How soon a server that has left a connection says so. Later it may have worked on the request.
 
-Whoever has left one has often left all that wait. So the request goes over a new one, as curl sends it.
+Then a request of any method is sent again over a new one, as curl does it.
 """
 
 NEXT_ADDRESS_SECONDS = 0.25
@@ -59,7 +59,12 @@ class CannotConnect(Exception):
 
 
 class DroppedByUpstream(ConnectionError):
-    """The upstream closed the connection before it had sent a byte of an answer."""
+    """The upstream closed the connection before it had sent a byte of an answer.
+
+    `had_left`: the connection had waited for the request, and the upstream may have left it before.
+    """
+
+    had_left = False
 
 
 class BadAnswer(ConnectionError):
@@ -378,8 +383,13 @@ class UpstreamConnections:
         target: bytes,
         headers: Headers,
         body: bytes | AsyncIterator[bytes] | None,
+        *,
+        is_again: bool = False,
     ) -> UpstreamReply:
-        """Send a request. Raises CannotConnect, or ConnectionError if no answer comes."""
+        """Send a request. Raises CannotConnect, or ConnectionError if no answer comes.
+
+        `is_again`: the first try failed, so none of the connections is taken that the upstream may have left.
+        """
         begin = f"{method} {origin.base}".encode()
         lines = [b"%b%b HTTP/1.1\r\nhost: %b" % (begin, target, origin.authority.encode())]
         names: set[bytes] = set()
@@ -398,29 +408,19 @@ class UpstreamConnections:
             body = _frame_chunks(body)
             lines.append(b"transfer-encoding: chunked")
         head = b"\r\n".join(lines) + b"\r\n\r\n"
-        has_no_body = method == "HEAD"
-        reply = None
-        if isinstance(body, bytes):  # one that comes in pieces could not be sent again if the server has left
-            reply = await self._ask_over_idle(origin, head, body, has_no_body=has_no_body)
-        if reply is None:
-            connection = await self._connect(origin)
-            reply = await connection.ask(head, body, has_no_body=has_no_body)
-        return reply
-
-    async def _ask_over_idle(
-        self, origin: Origin, head: bytes, body: bytes, *, has_no_body: bool
-    ) -> UpstreamReply | None:
-        """Send a request over a connection that waits. None if there is none, or the server has left it."""
-        connection = self._take_idle(origin)
+        connection = None
+        # A body that comes in pieces cannot be sent again if the server has left.
+        if isinstance(body, bytes) and not is_again:
+            connection = self._take_idle(origin)
         if connection is None:
-            return None
+            connection = await self._connect(origin)
+            return await connection.ask(head, body, has_no_body=method == "HEAD")
         began = monotonic()
         try:
-            return await connection.ask(head, body, has_no_body=has_no_body)
-        except DroppedByUpstream:
-            if monotonic() - began > LEFT_SECONDS:
-                raise
-        return None
+            return await connection.ask(head, body, has_no_body=method == "HEAD")
+        except DroppedByUpstream as dropped:
+            dropped.had_left = monotonic() - began < LEFT_SECONDS
+            raise
 
     def _take_idle(self, origin: Origin) -> UpstreamConnection | None:
         """The connection that was used last, if it is still there. Those that are too old are closed."""
