@@ -8,6 +8,7 @@ try other examples each time. `make seeds` runs every property with ten seeds, a
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import importlib
 import os
@@ -103,6 +104,12 @@ def _import_from_a_place_of_its_own(config: pytest.Config) -> None:
         module = ".".join(file.relative_to(HERE.parent).with_suffix("").parts)
         with suppress(Exception, pytest.skip.Exception):  # pytest imports it again, and says what is wrong
             importlib.import_module(module)
+
+
+def pytest_runtest_setup() -> None:
+    """Let a test of 20,000 examples take as long as it needs. All others have the limit of pyproject.toml."""
+    if PROFILE == "long":
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,6 +6,8 @@ import gzip
 import json
 import random
 import zlib
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import brotli  # type: ignore[import-untyped]
@@ -16,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.gateway import limits, request_bodies
-from lamina.gateway.packed_bodies import unpack
+from lamina.gateway.packed_bodies import make_answer_unpacker, unpack
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.request_bodies import RequestBody, decode_body, encode_body
 from lamina.gateway.turn_memory import TurnMemory
@@ -242,14 +244,16 @@ def test_a_body_without_messages_is_decoded_without_any(text: bytes) -> None:
     assert body.head_bytes == len(text)
 
 
+PACK = {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress, "zstd": zstandard.compress}
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "identity", "", "GZIP", "identity, gzip "])
 def test_a_body_may_be_as_large_as_the_limit_when_unpacked(encoding: str) -> None:
-    pack = {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress}
     name = encoding.lower().rpartition(",")[2].strip()
     text = b"0123456789" * 20
-    packed = pack[name](text) if name in pack else text
+    packed = PACK[name](text) if name in PACK else text
     assert unpack(packed, encoding, 200) == text
-    if name in pack:
+    if name in PACK:
         with pytest.raises(Refusal, match="larger than 199 bytes") as refused:
             unpack(packed, encoding, 199)
         assert refused.value.status == 413
@@ -266,9 +270,23 @@ def test_an_encoding_that_nobody_knows_is_refused() -> None:
     assert unpack(twice, "deflate, gzip", 99) == b"text"
 
 
-def test_a_body_in_zstd_may_be_in_several_frames() -> None:
-    frames = zstandard.compress(b'{"model":') + zstandard.compress(b'"m"}')
-    assert unpack(frames, "zstd", 99) == b'{"model":"m"}'
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("zstd", zstandard.compress)])
+@given(texts=st.lists(st.binary(max_size=200), min_size=1, max_size=5), cuts=st.lists(st.integers(0, 999)))
+def test_all_members_of_a_packed_file_are_read_whole_or_piece_by_piece(
+    encoding: str, pack: Callable[[bytes], bytes], texts: list[bytes], cuts: list[int]
+) -> None:
+    packed = b"".join(map(pack, texts))
+    assert unpack(packed, encoding, 2_000) == b"".join(texts)
+    unpack_piece = make_answer_unpacker(encoding)
+    pieces = [packed[start:end] for start, end in pairwise(sorted([0, *cuts, len(packed) + 999]))]
+    assert b"".join(map(unpack_piece, pieces)) == b"".join(texts)
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd"])
+def test_a_body_with_something_behind_its_end_is_refused(name: str) -> None:
+    """The upstream may read it otherwise than the gateway."""
+    with pytest.raises(Refusal, match="not valid"):
+        unpack(PACK[name](b"{}") + b"more", name, 99)
 
 
 @pytest.mark.parametrize(("window_log", "refused"), [(27, False), (28, True)])

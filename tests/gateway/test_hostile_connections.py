@@ -229,8 +229,15 @@ async def test_blank_lines_do_not_hold_a_connection(monkeypatch: pytest.MonkeyPa
         writer.close()
 
 
-async def test_a_streamed_body_is_never_sent_to_a_server_that_may_have_left() -> None:
-    """It could not be sent again. Here the server closes each connection that was idle for a moment."""
+CHUNKED = b"transfer-encoding: chunked\r\n" + CLOSE + b"\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_a_server_that_leaves_a_waiting_connection_costs_no_body(*, is_whole: bool) -> None:
+    """One that comes in pieces could not be sent again. The server closes what was idle for a moment."""
+    data = post(b"/v1/files", CLOSE)
+    if not is_whole:
+        data = b"POST /v1/files HTTP/1.1\r\n" + HOST + CHUNKED
     served: list[int] = []
 
     async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -239,6 +246,8 @@ async def test_a_streamed_body_is_never_sent_to_a_server_that_may_have_left() ->
             served.append(len(head))
             if b"content-length" in head:
                 await reader.readexactly(len(BODY))
+            elif b"chunked" in head:
+                await reader.readuntil(b"0\r\n\r\n")
             writer.write(OK)
             await reader.read(1)  # the next request is not read any more
         writer.close()
@@ -249,7 +258,7 @@ async def test_a_streamed_body_is_never_sent_to_a_server_that_may_have_left() ->
             reader, writer = await connect(gateway)
             writer.write(get(b"/v1/models").replace(CLOSE, b""))
             await reader.readuntil(b"choices")
-            writer.write(post(b"/v1/files", CLOSE))
+            writer.write(data)
             assert b"HTTP/1.1 200 OK" in await reader.read()
             writer.close()
     assert len(served) == 2

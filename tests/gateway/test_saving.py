@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,6 +98,69 @@ async def test_a_save_that_nobody_waits_for_any_more_is_not_made_twice(way: str)
     getattr(saver, way)(conversation)
     assert await flush()
     assert store.records == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("way", ["record_soon", "save_later"])
+@pytest.mark.parametrize("error", [None, Conflict(conversation="c", expected=0, found=1)])
+async def test_a_write_that_took_too_long_is_made_once(way: str, error: Conflict | None) -> None:
+    """The store commits it when nobody waits any more, or refuses it."""
+    late = asyncio.get_running_loop().create_future()
+
+    class LateStore:
+        def __init__(self) -> None:
+            self.records: list[bytes] = []
+            self.first: list[bytes] | None = None
+
+        async def save(self, *_: Any, records: list[bytes], **__: Any) -> bytes:
+            await self.append("", "", records)
+            return b"state"
+
+        async def append(self, _: str, __: str, records: list[bytes], **___: Any) -> None:
+            if self.first is not None:
+                self.records += records
+                return
+            self.first = records
+            gone = StoreGone("slow")
+            gone.late = late
+            raise gone
+
+    store: Any = LateStore()
+    saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
+    conversation = make_conversation()
+    flush = saver.flush_records if way == "record_soon" else saver.flush
+    for record in (b"first", b"second"):
+        conversation.add_records([record])
+        getattr(saver, way)(conversation)
+        assert not await flush()
+    if error is None:
+        store.records += store.first
+        late.set_result(None)
+    else:
+        late.set_exception(error)
+    assert await flush()
+    assert store.records == [b"first", b"second"]
+
+
+async def test_a_refused_save_that_nobody_waits_for_is_no_failure_of_the_gateway(tmp_path: Path) -> None:
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    store = GatewayStore(GatewaySettings(store=str(tmp_path / "gateway.db")))
+    await store.open()
+    asked = asyncio.Event()
+
+    async def refuse(_: Any) -> None:
+        asked.set()
+        await asyncio.sleep(0)
+        raise Conflict(conversation="c", expected=0, found=1)
+
+    calling = asyncio.ensure_future(store.call(refuse))
+    await asked.wait()
+    calling.cancel()
+    assert await asyncio.wait({calling})
+    del calling
+    await store.close()
+    gc.collect()
+    assert reported == []
 
 
 async def test_what_happens_while_a_conversation_is_saved_is_saved_the_next_time() -> None:

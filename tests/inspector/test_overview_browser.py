@@ -109,6 +109,31 @@ def open_what_if(view: View, session_id: str) -> None:
     view.settle()
 
 
+HOLD_REQUESTS = """void (() => {
+  const fetchNow = window.fetch;
+  window.held = [];
+  window.fetch = async (address, ...more) => {
+    const answer = await fetchNow(address, ...more);
+    if (address.startsWith("api/request/")) await new Promise((release) => window.held.push(release));
+    return answer;
+  };
+})()"""
+
+
+def test_a_view_that_was_left_is_not_drawn_over_the_next_one(
+    browser: Browser, server: Server, session_id: str
+) -> None:
+    """Its answer may come last: on a busy machine the keys of *What if* were gone."""
+    opened = View(browser.open(server.address))
+    opened.page.evaluate(HOLD_REQUESTS)
+    opened.page.evaluate(f"void (window.location.hash = '#/s/{session_id}')")
+    opened.wait("window.held.length")
+    open_what_if(opened, session_id)
+    opened.page.evaluate("window.held.forEach((release) => release())")
+    opened.page.evaluate("new Promise((done) => setTimeout(done, 200))")
+    assert opened.page.evaluate("document.querySelectorAll('#alternatives').length") == 1
+
+
 def cells(view: View, key: str) -> list[str]:
     return view.texts(f"[data-row={json.dumps(key)}] td.num")
 

@@ -126,7 +126,7 @@ async def test_a_source_less_changes_nothing_else(tmp_path: Path) -> None:
         async with (
             house(folder) as store,
             context(store, "gpt-5") as sources,
-            kitchen(store, client, sources[:keep], "gpt-5") as session,
+            kitchen(store, client, [clock(lambda: NOW), *sources[1:keep]], "gpt-5") as session,
         ):
             assert await Orchestrator(session, client).prompt_ready(UTTERANCES[0]) == ANSWERS[0]
         sent.append(client.requests[0]["messages"])

@@ -57,13 +57,13 @@ def rotation(
             for writer in writers:
                 writer.kill()
             said = [writer.said() for writer in writers]
-        for telling, lines in zip(tellings, said, strict=True):
-            tally.acknowledged += len(lines)
-            try:
+        tally.acknowledged = sum(map(len, said))
+        try:
+            for lines in said:
                 assert not failure(lines), f"a writer was refused: {failure(lines)}"
-                _check(telling, partial(sealing, open_store), folder, ring, len(lines))
-            except Exception as error:  # noqa: BLE001 - as above
-                tally.broken("after the rotations", error)
+            _check(tellings, partial(sealing, open_store), folder, ring, list(map(len, said)))
+        except Exception as error:  # noqa: BLE001 - as above
+            tally.broken("after the rotations", error)
     return tally.outcome()
 
 
@@ -97,18 +97,26 @@ async def _retired(store: Sealed, old: Key) -> None:
             return
 
 
-def _check(telling: Telling, sealed: Sealing, folder: str, ring: list[Key], acknowledged: int) -> None:
-    newest = Telling(sealed(ring[-1:]), telling.story, workspace=telling.workspace)
-    newest.check(folder, acknowledged)
-    anyio.run(_finished, newest, folder)
-    newest.check(folder, acknowledged + 1)
-    for old in ring[:-1]:
-        anyio.run(_locked_out, sealed([old]), folder, telling)
+def _check(
+    tellings: list[Telling], sealed: Sealing, folder: str, ring: list[Key], acknowledged: list[int]
+) -> None:
+    """What each writer wrote is there, and what it began it goes on with, before old keys are forgotten.
+
+    Somebody else may still write under the data keys of a conversation that was begun and has nothing yet.
+    """
+    opened = sealed(ring[-1:])
+    for telling, count in zip(tellings, acknowledged, strict=True):
+        Telling(opened, telling.story, workspace=telling.workspace).check(folder, count)
+    anyio.run(_finished, opened, folder)
+    for telling, count in zip(tellings, acknowledged, strict=True):
+        Telling(opened, telling.story, workspace=telling.workspace).check(folder, count + 1)
+        for old in ring[:-1]:
+            anyio.run(_locked_out, sealed([old]), folder, telling)
 
 
-async def _finished(telling: Telling, folder: str) -> None:
+async def _finished(opened: OpenStore, folder: str) -> None:
     """Nobody else is there now, so the data keys of before can be forgotten."""
-    async with telling.open(folder) as store:
+    async with opened(folder) as store:
         assert isinstance(store, Sealed)
         for where in [each async for each in conversations(store)]:
             await rekey(store, where)

@@ -16,6 +16,9 @@ from lamina.errors import BadInput
 Unpacker = Callable[[bytes], bytes]
 """Unpacks a stream piece by piece."""
 
+_GZIP_STEP = 1 << 12
+"""Bytes that a decoder gets at a time: at the end of each member it copies what is left of them."""
+
 
 def list_unpack_errors() -> tuple[type[Exception], ...]:
     """What broken bytes raise."""
@@ -63,8 +66,29 @@ def _take_plain(data: bytes) -> bytes:
     return data
 
 
-def _start_gzip() -> Unpacker:
-    return zlib.decompressobj(wbits=31).decompress
+class GzipUnpacker:
+    """Unpacks all members of a file: RFC 1952 lets several follow each other.
+
+    `is_whole`: what came so far ends with the end of a member.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = zlib.decompressobj(wbits=31)
+
+    @property
+    def is_whole(self) -> bool:
+        return self._decoder.eof
+
+    def __call__(self, data: bytes) -> bytes:
+        pieces: list[bytes] = []
+        for start in range(0, len(data), _GZIP_STEP):
+            packed = data[start : start + _GZIP_STEP]
+            while packed:
+                if self._decoder.eof:
+                    self._decoder = zlib.decompressobj(wbits=31)
+                pieces.append(self._decoder.decompress(packed))
+                packed = self._decoder.unused_data
+        return b"".join(pieces)
 
 
 def _start_deflate() -> Unpacker:
@@ -79,13 +103,13 @@ def _start_brotli() -> Unpacker:
 def _start_zstd() -> Unpacker:
     zstandard = importlib.import_module("zstandard")
     decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-    unpacker: Unpacker = decompressor.decompressobj().decompress
+    unpacker: Unpacker = decompressor.decompressobj(read_across_frames=True).decompress
     return unpacker
 
 
 _PIECEWISE: dict[str, Callable[[], Unpacker]] = {
-    "gzip": _start_gzip,
-    "x-gzip": _start_gzip,
+    "gzip": GzipUnpacker,
+    "x-gzip": GzipUnpacker,
     "deflate": _start_deflate,
     "br": _start_brotli,
     "zstd": _start_zstd,

@@ -130,16 +130,28 @@ class ClientConnection:
         """
         if not self._encoding:
             return packed
-        try:
-            return unpack(packed, self._encoding, SMALL)
-        except Refusal as refusal:
-            if refusal.status != 413:
-                raise
+        if len(packed) <= SMALL:
+            try:
+                return unpack(packed, self._encoding, SMALL)
+            except Refusal as refusal:
+                if refusal.status != 413:
+                    raise
         await ticket.take(self._most_unpacked)
         return await to_thread.run_sync(unpack, packed, self._encoding, self._most_unpacked)
 
-    async def read_pieces(self) -> AsyncIterator[bytes]:
-        """The body in the pieces in which it arrives."""
+    async def open_body(self, ticket: BodyTicket) -> bytes | AsyncIterator[bytes] | None:
+        """The body of a request that passes through, None without one: a large one in pieces, as it arrives.
+
+        A small one is read first. It can be sent again, so it may go over a connection that was used before.
+        """
+        length = read_header(self._headers, b"content-length")
+        if _LENGTH.fullmatch(length) and int(length) <= min(SMALL, self._most_bytes):
+            return await self.read_body(ticket)
+        if length or read_header(self._headers, b"transfer-encoding"):
+            return self._read_pieces()
+        return None
+
+    async def _read_pieces(self) -> AsyncIterator[bytes]:
         while not self._body_is_read:
             piece = await self._read_piece()
             if piece:

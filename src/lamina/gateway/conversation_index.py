@@ -501,6 +501,9 @@ class LiveConversation:
         self.record = RecordWriter()
         """What happened in it, on its way to the store."""
 
+        self.late_write: asyncio.Future[Any] | None = None
+        """A write of it that took too long, and may still be made."""
+
         self.digests = NO_DIGESTS
         self.tools: tuple[dict[str, Any], ...] | None = None
         """Those of the last request, None if this process has not seen it."""

@@ -268,6 +268,7 @@ class ProxiedExchange:
         headers: Headers,
         *,
         keeps_alive: bool = False,
+        is_sent_once: bool = False,
         sent_id: str = "",
     ) -> UpstreamAnswer:
         traced = [(name.encode(), value.encode()) for name, value in self._trace.start_sending().items()]
@@ -282,19 +283,19 @@ class ProxiedExchange:
             headers=headers,
             body=body,
             keeps_alive=keeps_alive,
+            is_sent_once=is_sent_once,
             sent_id=sent_id,
         )
 
     async def _pass_through(self) -> None:
-        """Pass a request on without reading it. Its body is sent as it arrives."""
+        """Pass a request on without looking into it."""
         gateway = self._gateway
         upstream = self._request.prefixed or self._choose_unread()
         headers = self._request.headers_for(upstream, gateway.environment)
+        with BodyTicket(gateway.bodies) as ticket:
+            body = await self._client.open_body(ticket)
         length = read_header(self._request.headers, b"content-length")
-        body = None
-        if length or read_header(self._request.headers, b"transfer-encoding"):
-            body = self._client.read_pieces()
-        if length:
+        if length and not isinstance(body, bytes):
             headers = [*headers, (b"content-length", length.encode())]
         gateway.metrics.add(
             "lamina_requests_total",
@@ -302,7 +303,7 @@ class ProxiedExchange:
             dialect=self._request.route.dialect,
             outcome="passed",
         )
-        async with self._ask(upstream, body, headers) as answer:
+        async with self._ask(upstream, body, headers, is_sent_once=body is not None) as answer:
             await relay_unread(self._writer, answer)
 
     def _choose_unread(self) -> Upstream:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import brotli  # type: ignore[import-untyped]
 import zstandard
 
-from lamina.conversations.encodings import UNPACK_ERRORS, Unpacker, make_unpacker
+from lamina.conversations.encodings import UNPACK_ERRORS, GzipUnpacker, Unpacker, make_unpacker
 from lamina.core.text.characters import lower_ascii
 from lamina.gateway.refusals import Refusal
 
@@ -17,6 +17,9 @@ MOST_ENCODINGS = 4
 
 _STEP = 1 << 16
 """Bytes that a decoder gives back at a time, where it would give back any number."""
+
+_GZIP_STEP = 1 << 12
+"""Packed bytes after which the size of what they became is looked at."""
 
 
 def unpack(data: bytes, encoding: str, limit: int) -> bytes:
@@ -48,8 +51,6 @@ def make_answer_unpacker(encoding: str) -> Unpacker:
         raise Refusal(502, "the upstream packed its answer in a way that the gateway cannot read")
 
     def unpack_piece(piece: bytes) -> bytes:
-        if not piece:  # zstd refuses to go on after its end, even with nothing
-            return b""
         try:
             return unpacker(piece)
         except UNPACK_ERRORS as error:
@@ -59,14 +60,27 @@ def make_answer_unpacker(encoding: str) -> Unpacker:
 
 
 def _unpack_gzip(data: bytes, most: int) -> bytes:
-    return _unpack_deflate(data, most, wbits=31)
+    """Gzip makes a thousand bytes of one, so a step that goes beyond `most` makes four megabytes."""
+    unpacker = GzipUnpacker()
+    pieces: list[bytes] = []
+    size = 0
+    for start in range(0, len(data), _GZIP_STEP):
+        pieces.append(unpacker(data[start : start + _GZIP_STEP]))
+        size += len(pieces[-1])
+        if size >= most:
+            break
+    if size < most and not unpacker.is_whole:
+        raise zlib.error("it ends too early")
+    return b"".join(pieces)
 
 
-def _unpack_deflate(data: bytes, most: int, *, wbits: int = zlib.MAX_WBITS) -> bytes:
-    decoder = zlib.decompressobj(wbits)
+def _unpack_deflate(data: bytes, most: int) -> bytes:
+    decoder = zlib.decompressobj()
     text = decoder.decompress(data, most)
     if not decoder.eof and len(text) < most:
         raise zlib.error("it ends too early")
+    if decoder.unused_data:
+        raise zlib.error("something follows its end")
     return text
 
 

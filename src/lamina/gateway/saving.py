@@ -8,7 +8,8 @@ depends on it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from lamina.conversations.shelf import TRIES, forget_lost_text
@@ -16,7 +17,7 @@ from lamina.conversations.store import ConversationState
 from lamina.errors import Conflict
 from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
-from lamina.gateway.store_access import GatewayStore, StoreGone
+from lamina.gateway.store_access import LAST_TRY, GatewayStore, StoreGone
 
 SAVE_PAUSE, SHARED_PAUSE = 2.0, 0.2
 """Seconds before a conversation that no request depends on is saved: alone, and beside other processes.
@@ -69,16 +70,18 @@ class ConversationSaver:
     async def _save(
         self, conversation: LiveConversation, state: ConversationState, records: Sequence[bytes]
     ) -> None:
+        await _await_late_write(conversation)
         record = conversation.record
-        conversation.source = await self._store.save(
-            conversation.workspace,
-            conversation.name,
-            state,
-            was=conversation.source,
-            expect=record.count,
-            family=conversation.family,
-            records=record.encode(records),
-        )
+        with _noting_late_write(conversation):
+            conversation.source = await self._store.save(
+                conversation.workspace,
+                conversation.name,
+                state,
+                was=conversation.source,
+                expect=record.count,
+                family=conversation.family,
+                records=record.encode(records),
+            )
         record.saved()
 
     async def save_now(self, conversation: LiveConversation) -> bool:
@@ -149,9 +152,10 @@ class ConversationSaver:
         async with self._index.lock(conversation.workspace, conversation.family):
             try:
                 for _ in range(TRIES):
-                    if not len(record):
-                        return True
                     try:
+                        await _await_late_write(conversation)
+                        if not len(record):
+                            return True
                         await _complete(self._append(conversation))
                     except Conflict:
                         # Records name others by their number in the store: they are encoded anew after this.
@@ -162,7 +166,8 @@ class ConversationSaver:
 
     async def _append(self, conversation: LiveConversation) -> None:
         record = conversation.record
-        await self._store.append(*conversation.key, record.encode(), expect=record.count)
+        with _noting_late_write(conversation):
+            await self._store.append(*conversation.key, record.encode(), expect=record.count)
         record.saved()
 
     async def save_pending(self) -> None:
@@ -219,6 +224,31 @@ class ConversationSaver:
         except Conflict:
             self._index.forget(conversation)
         return True
+
+
+@contextmanager
+def _noting_late_write(conversation: LiveConversation) -> Iterator[None]:
+    try:
+        yield
+    except StoreGone as gone:
+        conversation.late_write = gone.late
+        raise
+
+
+async def _await_late_write(conversation: LiveConversation) -> None:
+    """Wait for a write that took too long: if it was made after all, its records wait no longer.
+
+    They would be written twice. The state is read again by whoever saves the next one.
+    """
+    late = conversation.late_write
+    if late is None:
+        return
+    done, _ = await asyncio.wait({late}, timeout=LAST_TRY)
+    if not done:
+        raise StoreGone("the store does not answer")
+    conversation.late_write = None
+    if not late.cancelled() and late.exception() is None:
+        conversation.record.saved()
 
 
 async def _complete(saving: Coroutine[Any, Any, None]) -> None:

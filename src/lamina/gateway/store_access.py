@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanag
 from contextvars import ContextVar
 from pathlib import Path
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -54,7 +54,9 @@ _deadline: ContextVar[float | None] = ContextVar("lamina_store_deadline", defaul
 
 
 class StoreGone(Exception):
-    """The store cannot be reached, or does not answer in time."""
+    """The store cannot be reached, or does not answer in time. `late` is the call that goes on then."""
+
+    late: asyncio.Future[Any] | None = None
 
 
 class GatewayConversation(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +73,6 @@ class GatewayStore:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
-        self._patience = limits.STORE_SECONDS
         self._stack: AsyncExitStack | None = None
         self._store: Store | None = None
         self._opening = asyncio.Lock()
@@ -84,7 +85,7 @@ class GatewayStore:
 
         Otherwise a request that reads, reads again and saves would wait that long each time.
         """
-        token = _deadline.set(monotonic() + self._patience)
+        token = _deadline.set(monotonic() + limits.STORE_SECONDS)
         try:
             yield
         finally:
@@ -94,7 +95,7 @@ class GatewayStore:
         """When the request of this task gives the store up, by the monotonic clock."""
         deadline = _deadline.get()
         if deadline is None:
-            return monotonic() + self._patience
+            return monotonic() + limits.STORE_SECONDS
         return deadline
 
     @property
@@ -222,11 +223,13 @@ class GatewayStore:
         if seconds is not None:
             left = min(left, seconds)
         task = asyncio.ensure_future(self._operate(operation))
+        task.add_done_callback(_ignore_outcome)  # nobody hears of it if this takes too long, or is cancelled
         done, _ = await asyncio.wait({task}, timeout=left)
         if not done:
-            task.add_done_callback(_ignore_outcome)
             self._hangs = True
-            raise StoreGone("the store does not answer")
+            gone = StoreGone("the store does not answer")
+            gone.late = task
+            raise gone
         return task.result()
 
     async def _operate(self, operation: Callable[[Store], Awaitable[_Value]]) -> _Value:

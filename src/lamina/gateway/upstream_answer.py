@@ -23,7 +23,13 @@ from lamina.gateway.refusals import BrokenOff, Refusal
 from lamina.gateway.security import Headers
 from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import AnswerWriter
-from lamina.gateway.upstream_connection import BadAnswer, CannotConnect, UpstreamReply, read_origin
+from lamina.gateway.upstream_connection import (
+    BadAnswer,
+    CannotConnect,
+    DroppedByUpstream,
+    UpstreamReply,
+    read_origin,
+)
 from lamina.gateway.upstreams import Upstream
 
 ERROR_BYTES = 1 << 20
@@ -48,9 +54,10 @@ RELAYED = range(200, 600)
 class UpstreamAnswer:
     """The answer of an upstream to one request, as a context. Leaving it early closes the connection.
 
-    `sent_id` is the id under which the request is logged, "" if it is not. `keeps_alive`: the client expects
-    events, so comments are allowed. If the upstream takes long, they begin the stream before it has said
-    anything.
+    `sent_id` is the id under which the request is logged, "" if it is not. `is_sent_once`: an upstream that
+    fails for a moment is not asked again, since nobody knows what the request does. `keeps_alive`: the client
+    expects events, so comments are allowed. If the upstream takes long, they begin the stream before it has
+    said anything.
     """
 
     def __init__(
@@ -63,6 +70,7 @@ class UpstreamAnswer:
         headers: Headers,
         body: bytes | AsyncIterator[bytes] | None,
         keeps_alive: bool = False,
+        is_sent_once: bool = False,
         sent_id: str = "",
     ) -> None:
         self._gateway = gateway
@@ -73,6 +81,7 @@ class UpstreamAnswer:
         self._body = body
         self._keeps_alive = keeps_alive
         self._answer: UpstreamReply | None = None
+        self._is_sent_once = is_sent_once
         self._is_again = False
         self.sent_id = sent_id
 
@@ -114,8 +123,8 @@ class UpstreamAnswer:
         began = monotonic()
         try:
             answer = await self._ask()
-        except DroppedConnection:
-            if not self._may_ask_again(began, PAUSE_SECONDS):
+        except DroppedConnection as dropped:
+            if not self._may_ask_again(began, PAUSE_SECONDS, was_sent=not dropped.had_left):
                 raise
             pause = PAUSE_SECONDS
             status = 0
@@ -133,9 +142,9 @@ class UpstreamAnswer:
         self._is_again = True
         return await self._ask()
 
-    def _may_ask_again(self, began: float, pause: float) -> bool:
-        """Whether the client has got nothing, the body can be sent again, and it can be so soon enough."""
-        if self._writer.started or not isinstance(self._body, bytes | None):
+    def _may_ask_again(self, began: float, pause: float, *, was_sent: bool = True) -> bool:
+        """Whether the client has got nothing, the body may be sent again, and it can be so soon enough."""
+        if self._writer.started or (self._is_sent_once and was_sent):
             return False
         return monotonic() - began + pause <= self._gateway.settings.retry_seconds
 
@@ -151,7 +160,9 @@ class UpstreamAnswer:
         except BadAnswer as error:
             raise BrokenOff(f"upstream {name!r} failed: {type(error).__name__}") from None
         except ConnectionError as error:
-            raise DroppedConnection(f"upstream {name!r} failed: {type(error).__name__}") from None
+            dropped = DroppedConnection(f"upstream {name!r} failed: {type(error).__name__}")
+            dropped.had_left = isinstance(error, DroppedByUpstream) and error.had_left
+            raise dropped from None
         except OSError as error:
             raise BrokenOff(f"upstream {name!r} failed: {type(error).__name__}") from None
 
@@ -210,7 +221,9 @@ def _close_unread(asking: asyncio.Future[UpstreamReply]) -> None:
 
 
 class DroppedConnection(BrokenOff):
-    """The upstream dropped the connection before it answered."""
+    """The upstream dropped the connection before it answered. `had_left`: maybe before it was asked."""
+
+    had_left = False
 
 
 def _read_pause(answer: UpstreamReply) -> float:

@@ -29,7 +29,13 @@ IDLE_SECONDS = 15.0
 IDLE_CONNECTIONS = 64
 """How many connections wait for the next request to a server.
 
-A body that passes through takes none of them, and leaves one: without a limit, 24 clients left 1,100.
+A body that comes in pieces takes none of them, and leaves one: without a limit, 24 clients left 1,100.
+"""
+
+LEFT_SECONDS = 1.0
+"""How soon a server that has left a connection says so. Later it may have worked on the request.
+
+Then a request of any method is sent again over a new one, as curl does it.
 """
 
 NEXT_ADDRESS_SECONDS = 0.25
@@ -53,7 +59,12 @@ class CannotConnect(Exception):
 
 
 class DroppedByUpstream(ConnectionError):
-    """The upstream closed the connection before it had sent a byte of an answer."""
+    """The upstream closed the connection before it had sent a byte of an answer.
+
+    `had_left`: the connection had waited for the request, and the upstream may have left it before.
+    """
+
+    had_left = False
 
 
 class BadAnswer(ConnectionError):
@@ -398,12 +409,18 @@ class UpstreamConnections:
             lines.append(b"transfer-encoding: chunked")
         head = b"\r\n".join(lines) + b"\r\n\r\n"
         connection = None
-        # A body that passes through cannot be sent again if the server has left.
+        # A body that comes in pieces cannot be sent again if the server has left.
         if isinstance(body, bytes) and not is_again:
             connection = self._take_idle(origin)
         if connection is None:
             connection = await self._connect(origin)
-        return await connection.ask(head, body, has_no_body=method == "HEAD")
+            return await connection.ask(head, body, has_no_body=method == "HEAD")
+        began = monotonic()
+        try:
+            return await connection.ask(head, body, has_no_body=method == "HEAD")
+        except DroppedByUpstream as dropped:
+            dropped.had_left = monotonic() - began < LEFT_SECONDS
+            raise
 
     def _take_idle(self, origin: Origin) -> UpstreamConnection | None:
         """The connection that was used last, if it is still there. Those that are too old are closed."""

@@ -69,7 +69,7 @@ async function drawSession(address, isCurrent) {
   const view = findView(address.view);
   const makeTab = ({ name, title }) => button(title, () => go({ view: name }), { role: "tab", "data-view": name, "aria-selected": String(name === view.name) });
   replace(page.tabs, listViews().map(makeTab));
-  await view.draw({ body: page.body, session, strip: page.strip, address: { ...address, request: selected } });
+  await view.draw({ body: page.body, session, strip: page.strip, address: { ...address, request: selected }, isCurrent });
   if (isCurrent()) showTour(session, address);
 }
 

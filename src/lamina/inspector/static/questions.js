@@ -10,7 +10,7 @@ function head(title, words, ...rest) {
 
 // Compare.
 
-export async function drawCompare({ body, session, address }) {
+export async function drawCompare({ body, session, address, isCurrent }) {
   if (session.calls.length < 2) {
     replace(body, h("p", { class: "empty" }, "There is only one request, so there is nothing to compare."));
     return;
@@ -20,6 +20,7 @@ export async function drawCompare({ body, session, address }) {
   const previous = session.calls[Math.max(at - 1, 0)].number;
   const before = address.before === null ? previous : Number(address.before);
   const answer = await get(`compare/${address.session}/${before}/${after}`, address.settings);
+  if (!isCurrent()) return;
   const choose = (name, value, apply) =>
     h("label", {}, name, h("input", { type: "number", min: "1", max: String(session.calls.length), value: String(value + 1), onchange: (event) => apply(Number(event.target.value) - 1) }));
   replace(
@@ -136,7 +137,7 @@ const ANSWERS = {
   "": "It had not been said yet, or does not occur",
 };
 
-export async function drawVisible({ body, session, strip, address }) {
+export async function drawVisible({ body, session, strip, address, isCurrent }) {
   const input = h("input", { type: "search", id: "visible-text", value: address.text, placeholder: "a text, a name or a path", "aria-label": "What to look for" });
   const onsubmit = (event) => {
     event.preventDefault();
@@ -150,6 +151,7 @@ export async function drawVisible({ body, session, strip, address }) {
     return;
   }
   const answer = await get(`visible/${address.session}`, address.settings, { text: address.text });
+  if (!isCurrent()) return;
   strip.show(answer.states);
   const at = session.calls.findIndex((call) => call.number === address.request);
   const here = answer.states[at] || "";
@@ -180,9 +182,10 @@ function showMatches(answer) {
 
 // Totals.
 
-export async function drawTotals({ body, address }) {
+export async function drawTotals({ body, address, isCurrent }) {
   const request = await get(`request/${address.session}/${address.request}`, address.settings);
   const { tools } = await get(`tools/${address.session}`, address.settings);
+  if (!isCurrent()) return;
   const groups = request.groups;
   replace(
     body,

@@ -16,8 +16,9 @@ const SHOWS = [["entries", "Entries"], ["body", "Body"], ["raw", "Raw JSON"], ["
 let chips = new Set();
 let drawn = null; // the request that is drawn now: selecting a segment of it changes the selection only
 
-export async function drawRequest({ body, session, address }) {
+export async function drawRequest({ body, session, address, isCurrent }) {
   const request = await get(`request/${address.session}/${address.request}`, address.settings);
+  if (!isCurrent()) return;
   const show = SHOWS.some(([name]) => name === address.own.show) ? address.own.show : "entries";
   if (show !== "entries") {
     drawn = null;
@@ -33,7 +34,7 @@ export async function drawRequest({ body, session, address }) {
   if (!isSame) drawn = drawWhole(body, session, request, address);
   drawn.map.select(address.segment);
   drawn.list.select(address.segment);
-  if (address.segment) await drawSegment(drawn.side, address);
+  if (address.segment) await drawSegment(drawn.side, address, isCurrent);
   else replace(drawn.side, showLargest(request));
 }
 
@@ -67,7 +68,7 @@ function drawWhole(body, session, request, address) {
   const side = h("div", { class: "side" });
   const redraw = () => {
     drawn = null;
-    drawRequest({ body, session, address: { ...readAddress(), request: request.call.number } });
+    drawRequest({ body, session, address: { ...readAddress(), request: request.call.number }, isCurrent: () => body.isConnected });
   };
   const chip = (name, title) => {
     const toggle = () => {
@@ -189,10 +190,11 @@ function nameOf(entry) {
   return `${name} ${entry.preview.length > 50 ? `${entry.preview.slice(0, 49).trimEnd()}…` : entry.preview}`;
 }
 
-async function drawSegment(side, address) {
+async function drawSegment(side, address, isCurrent) {
   const path = `${address.session}/${address.request}/${encodeURIComponent(address.segment)}`;
   try {
     const segment = await get(`segment/${path}`, address.settings);
+    if (!isCurrent()) return;
     const pane = makeSegmentPane(segment, {
       tab: address.tab,
       onTab: (tab) => history.replaceState(null, "", writeAddress({ ...readAddress(), tab })),
@@ -209,6 +211,6 @@ async function drawSegment(side, address) {
     markWords(pane.querySelector(".pane-body"), address.find);
     say(`${segment.what || segment.kind}, ${FORMS[segment.form].words}`);
   } catch (error) {
-    replace(side, h("p", { class: "problem" }, error.message));
+    if (isCurrent()) replace(side, h("p", { class: "problem" }, error.message));
   }
 }
