@@ -407,7 +407,8 @@ def measure(fitted: Fitted, *, previous: dict[str, Any] | None = None) -> int:
         input=fitted.envelope.account.uncalibrated
     )  # so that one token of either is one of the other
     counter = Policy().find_counter("claude-sonnet-5")
-    sent = OutgoingRequest(fitted=fitted, previous=previous)
+    new_cuts = () if fitted.envelope.cut is None else (fitted.envelope.cut,)
+    sent = OutgoingRequest(fitted=fitted, previous=previous, new_cuts=new_cuts)
     return measure_uncut(sent, fitted, usage, Scale(counter=counter)).full
 
 

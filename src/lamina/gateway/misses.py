@@ -257,7 +257,7 @@ def measure_uncut(sent: OutgoingRequest, fitted: Fitted, usage: Usage, weights: 
     full = usage.input
     if sent.previous is None and fitted.ledger.lines:  # later requests of this process are compared with it
         full += round(_count_removed(fitted, weights, counted) * scale)
-    elif fitted.envelope.cut is not None:
+    elif sent.new_cuts:
         full += round(_count_left_out(fitted, weights) * scale)
     return UncutSizes(
         full=full,

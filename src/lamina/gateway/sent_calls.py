@@ -173,12 +173,21 @@ class SentCalls:
                 raise Refusal(503, "the store of conversations does not answer", retry_after=5) from None
             outgoing = self._fitter.send_fitted(call, conversation, fitted, sent.number, basis)
             conversation.state = next_state
-            conversation.note_sent(outgoing.request)
             conversation.tokens = 0
             # A request that was passed has no place yet, and this one may have the recall tool.
             place = call.find_place(conversation.digests, next_state.group)
         tried = (*sent.tried, refusal.why)
-        return msgspec.structs.replace(outgoing, place=place, why=refusal.why, tried=tried)
+        return msgspec.structs.replace(
+            outgoing, place=place, why=refusal.why, tried=tried, new_segments=sent.new_segments
+        )
+
+    def note_answered(self, sent: OutgoingRequest) -> None:
+        """The upstream begins to answer a request. If a later one was sent meanwhile, that one is noted."""
+        conversation = sent.conversation
+        if conversation is None or conversation.state.requests != sent.number:
+            return
+        ledger = conversation.state.ledger if sent.fitted is None else sent.fitted.ledger
+        conversation.note_answered(sent.request, sent_at=sent.sent_at, cuts=len(ledger.cuts))
 
     def record_if_free(self, sent: OutgoingRequest, usage: Usage) -> bool:
         """Learn from what the upstream reported. False if another request holds the conversation now."""
@@ -226,7 +235,6 @@ class SentCalls:
         except (BudgetExceeded, InvalidRequest) as error:
             raise explain_unfit(error, call.incoming.dialect.name) from None
         outgoing = self._fitter.send_fitted(call, conversation, fitted, sent.number, basis)
-        conversation.note_sent(outgoing.request)
         return msgspec.structs.replace(outgoing, place=sent.place, why="recall")
 
     async def record_exchange(
