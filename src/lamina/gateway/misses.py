@@ -196,6 +196,7 @@ def _describe_request(
         parent = sent.conversation.state.parent
     return {
         "id": sent_id,
+        "workspace": incoming.workspace,
         "conversation": sent.conversation_name,
         "parent": parent,
         "agent_of": incoming.identity.parent,
