@@ -164,6 +164,18 @@ def test_a_window_that_is_too_small_is_told() -> None:
     assert not any("too small" in line for line in account_of(*cuts * 4).write_lines())
 
 
+def test_a_window_that_long_answers_make_small_says_so() -> None:
+    """Half of it was kept free for answers, and the advice was a larger window alone."""
+    windows = {"window": 64_000, "window_source": "set"}
+    for reserve, is_told in ((16_000, False), (32_000, True)):
+        cut = answer(cut=True, reserve=reserve, **windows)
+        lines = account_of(*[cut] * 8, answer(**windows)).write_lines()
+        kept_free = f"as it was set; {reserve:,} of them are kept free for the answer; the largest"
+        assert any(kept_free in line for line in lines) is is_told
+        [remark] = [line for line in lines if "too small" in line]
+        assert remark.endswith("shorter answers (max_tokens)") is is_told
+
+
 def test_a_fork_goes_on_where_its_conversation_was() -> None:
     """A client that changes its last message each time has one conversation, and reads its cache."""
     account = account_of(

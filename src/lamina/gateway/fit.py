@@ -193,7 +193,8 @@ class Fitter:
         if incoming.upstream.settings.policy.find_window() is not None:
             return False
         budget = self._policies.find_budget(incoming, conversation.state)
-        conversation.trigger = find_trigger(budget, match.parsed.head, conversation.trigger)
+        head = match.parsed.head
+        conversation.trigger = find_trigger(budget, head, incoming.dialect, conversation.trigger)
         trigger = conversation.trigger.tokens
         bound = _bound_next(incoming.body, conversation, trigger)
         conversation.is_near = 2 * bound > trigger

@@ -92,7 +92,11 @@ class MissReporter:
         }
         window_facts: dict[str, Any] = {}
         if window is not None:
-            window_facts = {"window": window.tokens, "window_source": window.source}
+            window_facts = {
+                "window": window.tokens,
+                "window_source": window.source,
+                "reserve": window.reserve,
+            }
         self._journal.write(
             "answered",
             **request,
