@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 from anyio import to_thread
 
-from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.recognise import find_server_conversation
 from lamina.conversations.recorder import encode_lowered
 from lamina.conversations.remedies import UNCOUNTED
@@ -320,10 +319,6 @@ class Fitter:
         """Remember the request that is being sent as the last one of its conversation."""
         conversation = match.conversation
         body = call.incoming.body
-        pause = FOR_EVER
-        if conversation.request is not None:
-            pause = monotonic() - conversation.sent_at
-        self._policies.pauses.add(call.incoming, pause)
         conversation.state = state
         conversation.digests = match.digests
         conversation.tools = match.parsed.head.tools
