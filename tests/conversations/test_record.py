@@ -203,6 +203,19 @@ def test_the_ledger_of_each_epoch_is_kept() -> None:
     assert sum(b"over the budget" in body for body in stored) == 1
 
 
+def test_a_request_that_two_have_noted_is_one_and_has_its_texts() -> None:
+    """A gateway that starts reads in the log of another one what that one is about to record."""
+    writer = RecordWriter()
+    writer.add_sent(SentRequest(id="1", at=2.0))
+    writer.add_answer(Answered(id="1", status=200, usage=Usage(input=5)))
+    writer.add_sent(SentRequest(id="1", at=1.0), body=b"{}")
+    writer.add_answer(Answered(id="1", status=200, usage=Usage(input=5)), body=b"[]")
+    record = ConversationRecord()
+    record.read(writer.encode())
+    [call] = record.calls
+    assert (call.request.at, record.sent_body(call), record.answer_body(call)) == (1.0, b"{}", b"[]")
+
+
 def test_a_request_in_flight_has_no_answer() -> None:
     writer = RecordWriter()
     stored: list[bytes] = []

@@ -10,7 +10,6 @@ import pytest
 from lamina.conversations.costs import price_usage
 from lamina.core import Cut
 from lamina.core.entries import find_logged
-from lamina.core.scale import Scale
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import Tool, Usage
 from lamina.fitting import Fitted, Policy, RequestMemo, fit_request
@@ -163,6 +162,18 @@ def test_a_window_that_is_too_small_is_told() -> None:
     [remark] = [line for line in account_of(*cuts * 5).write_lines() if "too small" in line]
     assert remark.startswith("5 cuts in 10 requests: ")
     assert not any("too small" in line for line in account_of(*cuts * 4).write_lines())
+
+
+def test_a_window_that_long_answers_make_small_says_so() -> None:
+    """Half of it was kept free for answers, and the advice was a larger window alone."""
+    windows = {"window": 64_000, "window_source": "set"}
+    for reserve, is_told in ((16_000, False), (32_000, True)):
+        cut = answer(cut=True, reserve=reserve, **windows)
+        lines = account_of(*[cut] * 8, answer(**windows)).write_lines()
+        kept_free = f"as it was set; {reserve:,} of them are kept free for the answer; the largest"
+        assert any(kept_free in line for line in lines) is is_told
+        [remark] = [line for line in lines if "too small" in line]
+        assert remark.endswith("shorter answers (max_tokens)") is is_told
 
 
 def test_a_fork_goes_on_where_its_conversation_was() -> None:
@@ -407,12 +418,13 @@ def measure(fitted: Fitted, *, previous: dict[str, Any] | None = None) -> int:
         input=fitted.envelope.account.uncalibrated
     )  # so that one token of either is one of the other
     counter = Policy().find_counter("claude-sonnet-5")
-    sent = OutgoingRequest(fitted=fitted, previous=previous)
-    return measure_uncut(sent, fitted, usage, Scale(counter=counter)).full
+    new_cuts = () if fitted.envelope.cut is None else (fitted.envelope.cut,)
+    sent = OutgoingRequest(fitted=fitted, previous=previous, new_cuts=new_cuts)
+    return measure_uncut(sent, fitted, usage, counter, {}).full
 
 
-def test_what_was_counted_for_a_cut_is_not_counted_again_for_its_account() -> None:
-    """A tokenizer may take a second for what a cut left out, and the account is made on the event loop."""
+def test_the_account_counts_nothing_and_is_near_what_counting_gives() -> None:
+    """A tokenizer may take seconds for what a cut left out, and the account is made on the event loop."""
     counted_texts: list[str] = []
     counter = Policy().find_counter("claude-sonnet-5")
 
@@ -426,15 +438,19 @@ def test_what_was_counted_for_a_cut_is_not_counted_again_for_its_account() -> No
     fitted = fit_request(messages_request(14), policy=policy, memo=memo)
     assert fitted.ledger.lines
     counted_texts.clear()
-    weights = Scale(counter=noting_counter, counts=memo.build.counts(noting_counter))
-    measured = measure_uncut(OutgoingRequest(fitted=fitted), fitted, Usage(input=3_000), weights)
-    assert measured.full > 3_000
+    counts = memo.build.counts(noting_counter)
+    sent = OutgoingRequest(fitted=fitted, previous={}, new_cuts=fitted.ledger.cuts, new_segments=30)
+    measured = measure_uncut(sent, fitted, Usage(input=3_000), noting_counter, counts)
+    by_bytes = measure_uncut(sent, fitted, Usage(input=3_000), noting_counter, {})
     assert not counted_texts
+    assert measured.full > 9_000
+    assert by_bytes.full == pytest.approx(measured.full, rel=0.05)
+    assert by_bytes.new == pytest.approx(measured.new, rel=0.05)
     account = msgspec.structs.replace(fitted.envelope.account, margin=500)  # what calibration adds
     envelope = msgspec.structs.replace(fitted.envelope, account=account)
     calibrated = msgspec.structs.replace(fitted, envelope=envelope)
-    sent = OutgoingRequest(fitted=calibrated)
-    assert measure_uncut(sent, calibrated, Usage(input=3_000), weights).counted == measured.counted
+    again = measure_uncut(OutgoingRequest(fitted=calibrated), calibrated, Usage(input=3_000), counter, counts)
+    assert again.counted == measured.counted
 
 
 def test_what_entered_shortened_belongs_to_the_uncut_request() -> None:

@@ -17,7 +17,8 @@ from tests.cli.running import run
 from tests.gateway.growing import messages_request
 from tests.gateway.running import RunningGateway, open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import post
-from tests.gateway.upstream_stub import SeenRequest, Stub, answer_of, events, response, serve_stub
+from tests.gateway.test_faults import drop, fail
+from tests.gateway.upstream_stub import Fault, SeenRequest, Stub, answer_of, events, response, serve_stub
 
 pytestmark = pytest.mark.anyio
 
@@ -119,6 +120,58 @@ class CachingStub(Stub):
         }
         content_type, answer = answer_of(request)
         writer.write(response(200, content_type, json.dumps(json.loads(answer) | {"usage": usage}).encode()))
+
+
+class RefusingStub(CachingStub):
+    """Refuses each request once, in one of three ways, and has nothing of it in its cache."""
+
+    def __init__(self, refusal: Fault) -> None:
+        super().__init__()
+        self._refusal = refusal
+        self._refused: set[bytes] = set()
+
+    async def _answer(self, request: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        if request.body in self._refused:
+            await super()._answer(request, writer)
+            return
+        self._refused.add(request.body)
+        self.seen.pop()
+        await self._refusal(request, writer)
+
+
+REPORTED = ("conversation", "input", "cached", "predicted", "cut", "full", "unchanged")
+COUNTED = ("counted", "new", "held_back")
+
+
+async def list_figures(stub: CachingStub, store: Path, *, tries: int) -> list[list[Any]]:
+    """What the log says of each answer in a conversation that is cut, and the cuts that the record has."""
+    window = {"budget": Budget(window=8_000, reserve=500)}
+    async with (
+        serve_stub(stub),
+        run_gateway(settings_for(stub, store, upstream=window, keep="all", retry_seconds=0)) as gateway,
+        open_client() as client,
+    ):
+        for steps in range(4, 20):
+            statuses = [(await post(client, gateway.url, messages_request(steps)))[0] for _ in range(tries)]
+            assert statuses[-1] == 200
+        assert gateway.events("miss") == []
+        lines = gateway.events("answered")
+        cut_numbers = [line["cut"] for line in gateway.events("cut")]
+    assert cut_numbers == sorted(set(cut_numbers))  # each is logged once
+    assert sum(line["cut"] for line in lines) == len(cut_numbers) > 0
+    figures: list[list[Any]] = []
+    for line in lines:
+        figures.append([line[name] for name in REPORTED])
+        if line["unchanged"]:  # before the first cut not all are counted
+            figures.append([line[name] for name in COUNTED])
+    return figures
+
+
+@pytest.mark.parametrize("refusal", [fail(429), fail(400), drop], ids=["429", "400", "dropped"])
+async def test_a_request_that_was_refused_counts_as_none(tmp_path: Path, refusal: Fault) -> None:
+    """It warms no cache: a cut that it was first sent with explains what the next try has to write."""
+    figures = await list_figures(RefusingStub(refusal), tmp_path / "refused.db", tries=2)
+    assert figures == await list_figures(CachingStub(), tmp_path / "answered.db", tries=1)
 
 
 async def test_two_gateways_on_one_store_report_no_miss_that_did_not_happen(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from lamina.models import model as facts_of
 from lamina.models import price_of
 from tests.cli.running import run
 from tests.gateway.growing import HEADERS, dump, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for, until
+from tests.gateway.running import open_client, proxied, run_gateway, settings_for, until
 from tests.gateway.test_run import Finished, grow
 from tests.gateway.upstream_stub import SeenRequest, Stub, response, serve_stub
 
@@ -171,6 +171,28 @@ def price_calls(calls: list[dict[str, Any]]) -> float:
         millionths += written["ephemeral_1h_input_tokens"] * (prices.write_1h or 0)
         millionths += usage["output_tokens"] * (prices.output or 0)
     return millionths / 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("path", "limits"),
+    [
+        ("/v1/messages", {"max_tokens": 3_000}),
+        ("/v1beta/models/gemini-3-pro:generateContent", {"generationConfig": {"maxOutputTokens": 3_000}}),
+    ],
+)
+@pytest.mark.anyio
+async def test_the_log_says_what_of_the_window_is_left_for_the_answer(path: str, limits: Any) -> None:
+    request = messages_request(20) | limits
+    if "gemini" in path:
+        said = json.dumps(request["messages"])
+        request = {"contents": [{"role": "user", "parts": [{"text": said[:5_000]}]}], **limits}
+    async with proxied(upstream={"budget": 8_000}) as (_, gateway, client):
+        async with client.post(gateway.url + path, data=dump(request), headers=HEADERS) as answer:
+            assert answer.status == 200, await answer.text()
+            await answer.read()
+        assert await until(lambda: bool(gateway.events("answered")))
+        [line] = gateway.events("answered")
+    assert (line["window"], line["reserve"]) == (8_000, 3_000)
 
 
 @pytest.mark.parametrize(("recalls", "size"), [(False, 2_000), (True, 2_000), (False, 9_000)])

@@ -380,14 +380,14 @@ async def test_a_result_that_was_sent_in_full_is_not_shortened_as_if_it_were_new
 
 
 async def test_the_first_request_of_a_conversation_ends_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does one that is refused: a client that tries again and again makes no longer pauses."""
     pauses: list[float] = []
     monkeypatch.setattr(PauseBook, "add", lambda _, __, pause: pauses.append(pause))
-    async with proxied() as (_, gateway, client):
-        for steps in (1, 2):
-            data = dump(messages_request(steps))
-            async with client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS) as answer:
-                assert answer.status == 200
-                await answer.read()
+    async with proxied() as (stub, gateway, client):
+        for steps, status in ((1, 200), (2, 400), (2, 400), (2, 200)):
+            if status != 200:
+                stub.play(answer_with({}, status=status))
+            assert (await post(client, gateway.url, messages_request(steps)))[0] == status
     first, second = pauses
     assert first == FOR_EVER
     assert 0 <= second < FOR_EVER

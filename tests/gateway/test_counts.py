@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lamina import Budget
 from lamina.core import Counter
 from lamina.fitting import Policy
 from lamina.gateway import GatewayAccount, GatewaySettings
@@ -86,6 +87,33 @@ def test_the_usage_of_every_api_is_read(name: str, size: int) -> None:
     assert usage.cached == 1000
     assert usage.input >= 1029
     assert usage.output == 5
+
+
+async def test_nothing_is_counted_on_the_event_loop(tmp_path: Path) -> None:
+    """After a restart the texts that cuts have left out are known by no count, and a fork has all of them."""
+    counting_threads: set[int] = set()
+
+    def count(text: str) -> int:
+        counting_threads.add(threading.get_ident())
+        return len(text) // 3
+
+    counter = Counter(name="thirds", count=count)
+    async with run_stub() as stub, open_client() as client:
+        upstream = {"counter": counter, "budget": Budget(window=8_000, reserve=500)}
+        settings = settings_for(stub, tmp_path / "gateway.db", upstream=upstream)
+        for asked in (range(16), range(16, 18)):
+            async with run_gateway(settings) as gateway:
+                for steps in asked:
+                    await post(client, gateway.url, messages_request(steps))
+                fork = messages_request(asked.stop)
+                fork["messages"].append({"role": "user", "content": "Summarise all of it."})
+                await post(client, gateway.url, fork)
+                fork["messages"][-1]["content"] += " In one more paragraph."
+                await post(client, gateway.url, fork)
+                answered = gateway.events("answered")
+        assert answered[-1]["full"] > 2 * answered[-1]["input"]
+    assert counting_threads
+    assert threading.get_ident() not in counting_threads
 
 
 def test_answers_that_cannot_be_read_say_nothing() -> None:

@@ -71,6 +71,7 @@ class Requests:
         conversation.digests = match.digests
         conversation.state = conversation.state.after(match.digests)
         conversation.turns = body.turns
+        conversation.note_answered(body.request, sent_at=0.0, cuts=0)
         self.index.note_request(conversation, len(body.text))
         return match
 
@@ -197,7 +198,7 @@ async def test_what_another_process_saved_is_taken_over_unless_it_is_what_this_o
 ) -> None:
     conversation = (await Requests().send(own_words)).conversation
     sent = {"messages": own_words}
-    conversation.note_sent(sent)
+    conversation.note_answered(sent, sent_at=0.0, cuts=0)
     conversation.tools = ({"name": "read"},)
     conversation.reported = Usage(input=9)
     conversation.record.skip_to(3)

@@ -152,7 +152,7 @@ def test_a_read_is_predicted_from_the_last_report_unless_something_was_cut() -> 
 def test_before_the_first_report_nothing_is_predicted() -> None:
     call = call_upstream(make_incoming(messages_request(1)), salted=False)
     conversation = make_conversation()
-    conversation.note_sent(call.request)
+    conversation.note_answered(call.request, sent_at=0.0, cuts=0)
     outgoing = call.passed(conversation, call.request, 2)
     assert outgoing.previous is call.request
     assert outgoing.predicted_read == 0

@@ -145,6 +145,8 @@ async def test_a_refused_request_and_the_shorter_one_are_two(tmp_path: Path) -> 
         status, _ = await post(client, gateway.url, messages_request(12))
         assert status == 200
         seen = stub.seen
+        new_tokens = [line["new"] for line in gateway.events("answered")]
+    assert new_tokens[-1] > 0  # it has nine steps more than the last request that was answered
     record, calls = (await happened(store)).only()
     assert [record.sent_body(call) for call in calls] == [request.body for request in seen]
     refused, shorter = calls[-2:]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import resource
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from time import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +18,7 @@ import aiohttp
 import pytest
 
 from lamina.gateway import GatewaySettings, limits
+from lamina.gateway.journal import place_journal, read_journal
 from lamina.gateway.server import GatewayWorker, make_config
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.processes import run_process
@@ -177,6 +180,51 @@ async def test_kill_9_loses_at_most_what_was_in_flight_of_the_record(tmp_path: P
     assert [record.sent_body(call) for call in calls] == bodies
     unanswered = [number for number, call in enumerate(calls) if call.answer is None]
     assert unanswered == [killed_at]
+
+
+@pytest.mark.parametrize("keep", ["all", "lowered"])
+async def test_what_the_log_has_of_a_killed_gateway_the_record_has_too(tmp_path: Path, keep: str) -> None:
+    """Killed right after each answer, before it was recorded."""
+    store = tmp_path / "gateway.db"
+
+    def read_answered() -> list[dict[str, Any]]:
+        events = read_journal(place_journal(str(store)))
+        return [event for event in events if event["event"] == "answered"]
+
+    async with run_stub() as stub, run_process(serve_from(tmp_path, stub, keep=keep)) as gateway:
+        for step in range(10, 14):
+            await post_until_answered(gateway.url, messages_request(step))
+            assert await until(lambda count=step - 9: len(read_answered()) == count)  # type: ignore[misc]
+            await gateway.kill()
+            await gateway.start()
+    _, calls = (await happened(store)).only()
+    assert len(calls) == len({call.request.id for call in calls}) == 4
+    recorded = {call.request.id: call for call in calls}
+    for line in read_answered():
+        call = recorded[line["id"]]
+        assert call.answer is not None
+        assert call.answer.usage is not None
+        assert (call.answer.usage.input, call.answer.account["new"]) == (line["input"], line["new"])
+        assert call.request.is_cut is line["cut"]
+
+
+@pytest.mark.parametrize("age", [1, 60])
+async def test_a_conversation_that_was_deleted_meanwhile_is_not_noted_again(tmp_path: Path, age: int) -> None:
+    """A gateway that starts again within seconds was killed before it saved anything."""
+    store = tmp_path / "gateway.db"
+    line = {
+        "at": time() - age,
+        "event": "answered",
+        "id": "a-1",
+        "conversation": "c",
+        "model": "m",
+        "input": 5,
+    }
+    journal = place_journal(str(store))
+    journal.write_bytes(json.dumps(line).encode() + b"\n{torn\n")
+    async with run_stub() as stub, run_gateway(serve_from(tmp_path, stub, keep="all"), journal_path=journal):
+        pass
+    assert [name for name, _, _ in (await happened(store)).calls] == (["c"] if age < 10 else [])
 
 
 async def test_a_gateway_has_files_for_all_connections_that_it_allows(tmp_path: Path) -> None:

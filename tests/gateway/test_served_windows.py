@@ -152,10 +152,11 @@ def test_a_window_says_where_it_comes_from() -> None:
 
 def test_a_trigger_is_found_once_for_the_same_budget_and_parameters() -> None:
     budget = Budget(window=10_000)
-    head = DIALECTS["anthropic"].wire.parse(messages_request(1)).head
-    first = find_trigger(budget, head, None)
-    assert find_trigger(budget, head, first) is first
-    other_budget = find_trigger(Budget(window=20_000), head, first)
+    dialect = DIALECTS["anthropic"]
+    head = dialect.wire.parse(messages_request(1)).head
+    first = find_trigger(budget, head, dialect, None)
+    assert find_trigger(budget, head, dialect, first) is first
+    other_budget = find_trigger(Budget(window=20_000), head, dialect, first)
     assert other_budget.tokens > first.tokens
-    longer_head = DIALECTS["anthropic"].wire.parse(messages_request(1, max_tokens=5_000)).head
-    assert find_trigger(budget, longer_head, first).tokens < first.tokens
+    longer_head = dialect.wire.parse(messages_request(1, max_tokens=5_000)).head
+    assert find_trigger(budget, longer_head, dialect, first).tokens < first.tokens

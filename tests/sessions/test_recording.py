@@ -61,6 +61,26 @@ async def test_each_answered_request_is_in_the_record(tmp_path: Path) -> None:
     assert record.calls[-1].request.window == 4_000
 
 
+@given(st.lists(st.booleans(), min_size=20, max_size=20))
+@awaited
+async def test_a_cut_belongs_to_the_next_request_that_is_answered(refused: list[bool]) -> None:
+    """One that was refused writes no cache, so the next one writes what the cut has changed."""
+    store = MemoryStore()
+    budget = Budget(window=3_000, reserve=300)
+    async with Session.open(
+        store, "talk", model="claude-sonnet-5-5", policy=Policy(budget=budget)
+    ) as session:
+        for number, is_refused in enumerate([False, *refused, False]):
+            await session.ask(f"Question {number}? " + "and " * 20)
+            await session.request()
+            if not is_refused:
+                await session.record(answer(number))
+        record = await read_record(store, session.workspace, "talk")
+    epochs = [0, *(call.request.epoch for call in record.calls)]
+    for before, call in zip(epochs, record.calls, strict=False):
+        assert (call.request.cut is not None) is (call.request.epoch > before)
+
+
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=9))
 @awaited
 async def test_requests_of_several_processes_are_in_the_record_once_each(order: list[int]) -> None:

@@ -266,14 +266,17 @@ class ConversationRecord:
             self.segments.append(body)
 
     def _read_sent(self, request: SentRequest) -> None:
-        call = RecordedCall(request=request)
+        call = self._by_id.get(request.id)
+        if call is None:
+            call = RecordedCall(request=request)
+            self.calls.append(call)
+            self._by_id[request.id] = call
+        call.request = request  # it may have been noted from the log, by a gateway that started meanwhile
         if request.sent is not None:
             call.sent_pieces = self._resolve(request.sent, "sent_pieces")
             call.came_pieces = call.sent_pieces
             if request.came is not None:
                 call.came_pieces = self._resolve(request.came, "came_pieces")
-        self.calls.append(call)
-        self._by_id[request.id] = call
         self._by_record[self.count] = call
 
     def _resolve(self, body: Body, kind: str) -> tuple[int, ...]:

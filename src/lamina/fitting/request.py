@@ -397,14 +397,14 @@ def _choose_conditions(call: _Call, fit: Fit, model_name: str) -> BuildCondition
 def _choose_budget(request: Request, fit: Fit, model_name: str, reported: Usage) -> Budget:
     """The caller's budget, or the model's, with room for the answer and for what the server clears."""
     budget = fit.policy.find_budget(model_name, dialect=fit.target.name)
-    budget = _reserve_output(budget, fit.head, fit.target)
+    budget = reserve_output(budget, fit.head, fit.target)
     server = fit.target.server
     if server is not None and server.asks_to_clear(request):
         return extend_budget(budget, fit.head, reported.cleared.tokens, fit.policy.prefer or "balanced")
     return budget
 
 
-def _reserve_output(budget: Budget, head: RequestHead, dialect: Dialect) -> Budget:
+def reserve_output(budget: Budget, head: RequestHead, dialect: Dialect) -> Budget:
     """Reserve room for the answer if the dialect limits its length in a nested field."""
     if budget.reserve is not None:
         return budget

@@ -21,7 +21,7 @@ import msgspec
 from lamina.caches.lifetimes import PausedRequest
 from lamina.caches.prices import price_working
 from lamina.conversations.costs import NO_USAGE, CostSum, price_usage
-from lamina.core.cut_target import PRICING
+from lamina.core.cut_target import PRICING, USUAL_PART
 from lamina.core.values import Preference
 from lamina.dialects.usage import Usage, count_noun
 from lamina.gateway.answered_requests import AnsweredRequest, MeasuredConversation, UncutRequest
@@ -151,10 +151,17 @@ class GatewayAccount:
         if not answer.window:
             return
         largest = answer.input
-        if answer.model in self._windows:
-            largest = max(largest, self._windows[answer.model].largest)
+        reserve = answer.reserve
+        last = self._windows.get(answer.model)
+        if last is not None:
+            largest = max(largest, last.largest)
+            reserve = max(reserve, last.reserve)
         self._windows[answer.model] = _UsedWindow(
-            model=answer.model, tokens=answer.window, source=answer.window_source, largest=largest
+            model=answer.model,
+            tokens=answer.window,
+            source=answer.window_source,
+            largest=largest,
+            reserve=reserve,
         )
 
     def _follow(self, answer: AnsweredRequest) -> UncutRequest:
@@ -260,11 +267,18 @@ class GatewayAccount:
             yield (
                 f"{self.cuts:,} cuts in {self.requests:,} requests: the window is too small for this work, "
                 "and each cut pays for the cache anew; give --window a larger one"
+                f"{self._advise_on_answers()}"
             )
         if self._misses.count:
             yield str(self._misses)
         if self._sub_agents.requests:
             yield str(self._sub_agents)
+
+    def _advise_on_answers(self) -> str:
+        """What else makes room, if much of a window is kept free for answers."""
+        if any(window.is_for_answers for window in self._windows.values()):
+            return ", or let the client ask for shorter answers (max_tokens)"
+        return ""
 
     def _add_without(self, answer: AnsweredRequest, uncut: UncutRequest) -> None:
         """Add what a request would have cost with nothing cut."""
@@ -368,11 +382,20 @@ class _UsedWindow(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     source: str
     largest: int
+    reserve: int
+
+    @property
+    def is_for_answers(self) -> bool:
+        """Whether an unusual part of it is left for the answers, and not for requests."""
+        return self.reserve > self.tokens // USUAL_PART
 
     def __str__(self) -> str:
         source = _SOURCES.get(self.source, self.source)
+        kept_free = ""
+        if self.is_for_answers:
+            kept_free = f"; {self.reserve:,} of them are kept free for the answer"
         return (
-            f"window of {self.model}: {self.tokens:,} tokens, {source}; "
+            f"window of {self.model}: {self.tokens:,} tokens, {source}{kept_free}; "
             f"the largest request had {self.largest:,}"
         )
 

@@ -76,6 +76,8 @@ class AnswerRelay:
     ) -> OutgoingRequest | None:
         """Pass an answer on. Returns the request to send next, if the model recalled something."""
         self._count(answer)
+        if answer.status < 300:
+            self._gateway.sent_calls.note_answered(outgoing)
         reader = UsageReader(
             lower_ascii(answer.headers.get("content-type", "")),
             lower_ascii(answer.headers.get("content-encoding", "")),

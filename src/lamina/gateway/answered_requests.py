@@ -34,8 +34,9 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
     `recalled`: the model recalled something, and the gateway sent the request once more. Without the gateway
     there would be nothing to recall. `parent` is the conversation that this one was forked from: some clients
     change the last message of each request. `agent_of` is the client's id of the conversation whose sub-agent
-    asked, "" if it was no sub-agent. `window` is the one that it was fitted into, and `window_source` where
-    that comes from (`lamina.gateway.sizes`). `tier` is how the call was served (`lamina.dialects.usage`).
+    asked, "" if it was no sub-agent. `window` is the one that it was fitted into, `window_source` where that
+    comes from, and `reserve` what of it was left for the answer (`lamina.gateway.sizes`). `tier` is how the
+    call was served (`lamina.dialects.usage`).
     """
 
     id: str = ""
@@ -61,6 +62,7 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
     recalled: bool = False
     window: int = 0
     window_source: str = ""
+    reserve: int = 0
 
     @property
     def usage(self) -> Usage:

@@ -23,6 +23,7 @@ from lamina.gateway.config import GatewaySettings
 from lamina.gateway.exchange import Send, answer_request
 from lamina.gateway.journal import Journal, open_journal
 from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.recording import record_lost_answers
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import INSPECTOR, PROBES, is_below
 from lamina.gateway.security import admit_visitor
@@ -123,6 +124,7 @@ class _Shared:
         telemetry = open_telemetry(self.settings)
         self.store = GatewayStore(self.settings)
         await self.store.open()
+        await record_lost_answers(self.store, self.journal)
         connections = UpstreamConnections()
         self.gateway = Gateway(
             self.settings,
@@ -149,7 +151,7 @@ class _Shared:
         await self.store.close()
         await to_thread.run_sync(telemetry.close)
         if self.drain.is_stopping:
-            self.journal.write("stopped", cut_off=self.drain.cut_count)
+            self.journal.write_stopped(cut_off=self.drain.cut_count)
 
     async def _prune(self) -> None:
         """Delete what is beyond the limits of the settings, now and then."""

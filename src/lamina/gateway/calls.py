@@ -48,6 +48,12 @@ class FitBasis(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     usage: Usage | None = None
     passed: PassedRequest | None = None
 
+    def find_new_cuts(self, ledger: Ledger) -> tuple[Cut, ...]:
+        """The cuts that a ledger has and this basis has not."""
+        if self.ledger is None:
+            return ledger.cuts
+        return ledger.cuts[len(self.ledger.cuts) :]
+
 
 class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What to send. Without a conversation, the request passes without a look at it."""
@@ -70,10 +76,10 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The refusals of this request for which a remedy was tried."""
 
     new_cuts: tuple[Cut, ...] = ()
-    """The cuts that the ledger before it did not have, changes of the caller among them."""
+    """The cuts that the last answered request did not have, changes of the caller among them."""
 
     new_segments: int = 0
-    """How many segments the last request of the conversation did not have."""
+    """How many segments the last answered request of the conversation did not have."""
 
     place: RecallPlace | None = None
     """Where the recalls of the model belong in it."""
@@ -85,13 +91,15 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     is_near: bool = False
     """Whether the next request may be cut, so that what is reported for this one must not be lost."""
 
-    # The request before it in the conversation.
+    sent_at: float = 0.0
+
+    # The last request of the conversation that was answered.
     previous: Mapping[str, Any] | None = None
     previous_usage: Usage = NOTHING_REPORTED
     """What the upstream reported for it."""
 
     gap: float = 0.0
-    """Seconds since it was sent."""
+    """Seconds from when it was sent to when this one was."""
 
     @property
     def is_as_it_came(self) -> bool:
@@ -185,12 +193,13 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self, conversation: LiveConversation, fitted: Fitted, number: int, basis: FitBasis
     ) -> OutgoingRequest:
         """Send what the request was fitted to, from this basis."""
-        before = basis.ledger or Ledger()
+        new_cuts = basis.find_new_cuts(fitted.ledger)
+        unanswered_cuts = fitted.ledger.cuts[conversation.answered_cuts :]
         return self._outgoing(
             conversation,
             number,
             fitted.request,
-            new_cuts=fitted.ledger.cuts[len(before.cuts) :],
+            new_cuts=max(new_cuts, unanswered_cuts, key=len),
             fitted=fitted,
             betas=next(iter(fitted.headers.values()), ""),
             basis=basis,
@@ -201,9 +210,10 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     ) -> OutgoingRequest:
         previous_usage = NOTHING_REPORTED
         gap = 0.0
+        sent_at = monotonic()
         if conversation.request is not None:
             previous_usage = conversation.reported
-            gap = monotonic() - conversation.sent_at
+            gap = sent_at - conversation.sent_at
         return OutgoingRequest(
             body=self._find_body(request),
             request=request,
@@ -212,6 +222,7 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             is_near=conversation.is_near or conversation.state.was_cut,
             left_out=self.left_out,
             call=self,
+            sent_at=sent_at,
             previous=conversation.request,
             previous_usage=previous_usage,
             gap=gap,

@@ -18,7 +18,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from itertools import count, islice
 from operator import attrgetter
-from time import monotonic, time
+from time import time
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -79,9 +79,10 @@ class ParsedCall(NamedTuple):
 class ConversationMatch(NamedTuple):
     """The conversation of a request, with the request as it was parsed.
 
-    `shared` counts the segments that both have in common. `certain` is False if the store could not be asked,
-    so that there may be an older conversation which nobody here knows. `left` are the conversations that the
-    client left for this one, as far as they store something that has to go.
+    `shared` counts the segments that it has in common with a request of the conversation that was answered.
+    `certain` is False if the store could not be asked, so that there may be an older conversation which
+    nobody here knows. `left` are the conversations that the client left for this one, as far as they store
+    something that has to go.
     """
 
     conversation: LiveConversation
@@ -93,7 +94,7 @@ class ConversationMatch(NamedTuple):
 
     @property
     def new_segments(self) -> int:
-        """How many segments the last request of the conversation did not have."""
+        """How many segments the last answered request of the conversation did not have."""
         return max(len(self.digests.chain) - self.shared, 0)
 
     def find_head_change(self) -> tuple[Cut, ...]:
@@ -187,7 +188,7 @@ class ConversationIndex:
         if nearest is not None and recognised.relation == "continues":
             conversation = nearest
             conversation.living = None
-            shared = recognised.shared
+            shared = conversation.count_answered(recognised.shared)
         else:
             names = self._name_left(call, members)
             left = await self._leave(call, names)
@@ -205,6 +206,8 @@ class ConversationIndex:
                 digests=call.digests,
                 dialect=call.dialect,
             )
+        if conversation is not nearest:
+            conversation.answered_cuts = len(conversation.state.ledger.cuts)
         if conversation is not call.similar:
             # It was parsed beside messages of another conversation, and those of this one may differ.
             call.memo.keeps_equality = False
@@ -532,11 +535,17 @@ class LiveConversation:
         self.is_near = False
         """Whether the next request may be over the trigger."""
 
-        # The last request as it was sent, and what came back.
+        # The last request that was answered, as it was sent, and what came back. Refused ones warm no cache.
         self.request: Any = None
         self.sent_at = 0.0
         self.reported = NOTHING_REPORTED
         """What the upstream reported."""
+
+        self.answered_links = 0
+        """How many segments of the client's it had."""
+
+        self.answered_cuts = 0
+        """How many cuts its ledger had."""
 
     @property
     def group(self) -> Group:
@@ -551,10 +560,16 @@ class LiveConversation:
         self.sent_at = parent.sent_at
         self.reported = parent.reported
 
-    def note_sent(self, request: Any) -> None:
-        """A request of this conversation leaves now."""
+    def note_answered(self, request: Any, *, sent_at: float, cuts: int) -> None:
+        """The last request was answered: from now on caches hold it."""
         self.request = request
-        self.sent_at = monotonic()
+        self.sent_at = sent_at
+        self.answered_links = len(self.digests.chain)
+        self.answered_cuts = cuts
+
+    def count_answered(self, shared: int) -> int:
+        """How many of the segments that a request shares with the last one were in one that was answered."""
+        return min(shared, self.answered_links)
 
     def accept(self, stored: GatewayConversation) -> None:
         """Take over what another process has saved, unless this one has seen a later request."""
@@ -568,6 +583,8 @@ class LiveConversation:
         if is_news:  # the last request was another process's, and what it sent is not known here
             self.request = None
             self.reported = NOTHING_REPORTED
+            self.answered_links = len(saved_digests.chain)
+            self.answered_cuts = len(stored.state.ledger.cuts)
         self.state = stored.state
         self.digests = saved_digests
         self.tools = None

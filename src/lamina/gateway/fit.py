@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 from anyio import to_thread
 
-from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.recognise import find_server_conversation
 from lamina.conversations.recorder import encode_lowered
 from lamina.conversations.remedies import UNCOUNTED
@@ -193,7 +192,8 @@ class Fitter:
         if incoming.upstream.settings.policy.find_window() is not None:
             return False
         budget = self._policies.find_budget(incoming, conversation.state)
-        conversation.trigger = find_trigger(budget, match.parsed.head, conversation.trigger)
+        head = match.parsed.head
+        conversation.trigger = find_trigger(budget, head, incoming.dialect, conversation.trigger)
         trigger = conversation.trigger.tokens
         bound = _bound_next(incoming.body, conversation, trigger)
         conversation.is_near = 2 * bound > trigger
@@ -235,8 +235,8 @@ class Fitter:
         state = _next_state(call, match, ledger, tokens=conversation.tokens)
         basis = _find_basis(match)
         outgoing = call.passed(conversation, request, state.requests, match.find_head_change())
-        outgoing = msgspec.structs.replace(outgoing, basis=basis)
-        self._advance(call, match, state, outgoing.request)
+        outgoing = msgspec.structs.replace(outgoing, basis=basis, new_segments=match.new_segments)
+        self._advance(call, match, state)
         self._saver.save_later(conversation)
         return outgoing
 
@@ -257,7 +257,7 @@ class Fitter:
             if not _must_save(call, fitted, conversation.state):
                 self._note_count(call, conversation, fitted)
                 outgoing = self._pass(call, match, fitted.request)
-                return msgspec.structs.replace(outgoing, fitted=fitted, new_segments=match.new_segments)
+                return msgspec.structs.replace(outgoing, fitted=fitted)
             if not match.certain:  # its ledger may be in the store, so it must not get another one
                 match = await self._find_again(match, parsed_call, deadline)
                 continue
@@ -266,7 +266,7 @@ class Fitter:
             except Conflict:
                 await self._index.reload(conversation)
                 shared = count_shared_links(match.digests.chain, conversation.digests.chain)
-                match = match._replace(shared=shared)
+                match = match._replace(shared=conversation.count_answered(shared))
         raise Refusal(503, "other requests of this conversation come too fast", retry_after=1)
 
     async def _fit(self, call: UpstreamCall, match: ConversationMatch) -> Fitted:
@@ -297,7 +297,7 @@ class Fitter:
         await self._save_in_time(conversation, state, records, deadline)
         outgoing = self._fitter.send_fitted(call, conversation, fitted, state.requests, _find_basis(match))
         self._note_count(call, conversation, fitted)
-        self._advance(call, match, state, outgoing.request)
+        self._advance(call, match, state)
         place = call.find_place(match.digests, state.group)
         return msgspec.structs.replace(outgoing, place=place, new_segments=match.new_segments)
 
@@ -315,26 +315,15 @@ class Fitter:
             else:
                 return
 
-    def _advance(
-        self,
-        call: UpstreamCall,
-        match: ConversationMatch,
-        state: ConversationState,
-        request: Mapping[str, Any],
-    ) -> None:
+    def _advance(self, call: UpstreamCall, match: ConversationMatch, state: ConversationState) -> None:
         """Remember the request that is being sent as the last one of its conversation."""
         conversation = match.conversation
         body = call.incoming.body
-        pause = FOR_EVER
-        if conversation.request is not None:
-            pause = monotonic() - conversation.sent_at
-        self._policies.pauses.add(call.incoming, pause)
         conversation.state = state
         conversation.digests = match.digests
         conversation.tools = match.parsed.head.tools
         conversation.turns = body.turns
         conversation.head_bytes = body.head_bytes
-        conversation.note_sent(request)
         self._index.note_request(conversation, len(body.text))
 
     def _note_count(self, call: UpstreamCall, conversation: LiveConversation, fitted: Fitted) -> None:

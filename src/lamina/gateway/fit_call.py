@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from anyio import to_thread
 
+from lamina.conversations.record import is_compaction
 from lamina.core.values import Budget
 from lamina.errors import LaminaError
 from lamina.fitting.request import Fitted, fit_after_passed, fit_request
@@ -83,7 +84,7 @@ class CallFitter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     ) -> OutgoingRequest:
         """What to send for a call that was fitted from this basis. A new cut is logged."""
         outgoing = call.fitted(conversation, fitted, number, basis)
-        if not outgoing.cut:
+        if not any(map(is_compaction, basis.find_new_cuts(fitted.ledger))):
             return outgoing
         self.metrics.add("lamina_cuts_total", upstream=call.incoming.upstream.name)
         cut = fitted.ledger.cuts[-1]

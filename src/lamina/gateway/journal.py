@@ -36,6 +36,10 @@ ENDING = ".requests.jsonl"
 LARGEST = 16 << 20
 """Bytes of the file after which it is renamed."""
 
+LAST_BYTES = 256 << 10
+LAST_SECONDS = 60.0
+"""How much of the end of the file is read for what a process logged last before it was killed."""
+
 _FILE_KINDS = ("sqlite", "sqlite+apsw", "sqlite+sqlite3", "files")
 
 
@@ -71,6 +75,16 @@ class Journal:
         self._write_line(line)
         if self._file is not None:
             self._file.append(line)
+
+    def write_stopped(self, *, cut_off: int) -> None:
+        """Note that this process ends, and that everything it has logged is in the store."""
+        self.write("stopped", cut_off=cut_off, process=self._id_prefix)
+
+    def list_unstopped(self) -> list[dict[str, Any]]:
+        """The last events in the file of processes that have not stopped: each was killed, or runs still."""
+        if self._file is None:
+            return []
+        return self._file.list_unstopped()
 
     def _write_line(self, line: bytes) -> None:
         stream = self._stream or sys.stderr
@@ -115,6 +129,25 @@ class JournalFile:
         except OSError:
             self._close()
 
+    def list_unstopped(self) -> list[dict[str, Any]]:
+        """What `Journal.list_unstopped` returns."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(max(self._path.stat().st_size - LAST_BYTES, 0))
+                lines = file.read(LAST_BYTES).split(b"\n")
+        except OSError:
+            return []
+        events = [event for line in lines if (event := decode_event(line)) is not None]
+        last_times = {_find_process(event): _find_time(event) for event in events}
+        stopped = {event.get("process") for event in events if event.get("event") == "stopped"}
+        unstopped: list[dict[str, Any]] = []
+        for event in events:
+            process = _find_process(event)
+            is_late = _find_time(event) >= last_times[process] - LAST_SECONDS
+            if process not in stopped and is_late:
+                unstopped.append(event)
+        return unstopped
+
     def _open(self) -> None:
         self._close()
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -132,6 +165,17 @@ class JournalFile:
             with contextlib.suppress(OSError):
                 os.close(self._descriptor)
         self._descriptor = -1
+
+
+def _find_process(event: Mapping[str, Any]) -> str:
+    """What the ids of the process begin with that has logged an event; "" if it has no id."""
+    return str(event.get("id", "")).rpartition("-")[0]
+
+
+def _find_time(event: Mapping[str, Any]) -> float:
+    """When it was logged, in seconds since 1970."""
+    at = event.get("at")
+    return at if isinstance(at, int | float) else 0.0
 
 
 def older_file(path: Path) -> Path:

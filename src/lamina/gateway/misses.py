@@ -9,7 +9,8 @@ the log has the upstream's word, too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from time import time
 from typing import Any, NamedTuple
 
@@ -30,8 +31,9 @@ from lamina.conversations.record import CutNote, is_compaction
 from lamina.core.entries import find_logged
 from lamina.core.hashing import parts_digest
 from lamina.core.scale import Scale
+from lamina.core.text.estimate import utf8_size
 from lamina.core.tokens import Counter
-from lamina.core.values import Digest, Entry, Form, ToolCall
+from lamina.core.values import Digest, Entry, Form, Part, Text, ToolCall, ToolResult
 from lamina.diagnose import Difference
 from lamina.dialects.json_values import find_model
 from lamina.dialects.usage import CacheReport, Usage
@@ -78,8 +80,7 @@ class MissReporter:
         uncut = UncutSizes(full=usage.input)  # one that was not fitted was sent as it came
         if sent.fitted is not None:
             counter = incoming.upstream.settings.policy.find_counter(incoming.model)
-            weights = Scale(counter=counter, counts=_find_counts(sent, counter))
-            uncut = measure_uncut(sent, sent.fitted, usage, weights)
+            uncut = measure_uncut(sent, sent.fitted, usage, counter, _find_counts(sent, counter))
         account = {
             "full": uncut.full,
             "unchanged": uncut.unchanged,
@@ -91,7 +92,11 @@ class MissReporter:
         }
         window_facts: dict[str, Any] = {}
         if window is not None:
-            window_facts = {"window": window.tokens, "window_source": window.source}
+            window_facts = {
+                "window": window.tokens,
+                "window_source": window.source,
+                "reserve": window.reserve,
+            }
         self._journal.write(
             "answered",
             **request,
@@ -195,6 +200,7 @@ def _describe_request(
         parent = sent.conversation.state.parent
     return {
         "id": sent_id,
+        "workspace": incoming.workspace,
         "conversation": sent.conversation_name,
         "parent": parent,
         "agent_of": incoming.identity.parent,
@@ -237,8 +243,8 @@ class UncutSizes(NamedTuple):
     held_back: int = 0
 
 
-def _find_counts(sent: OutgoingRequest, counter: Counter) -> dict[Digest, int]:
-    """What was counted when the request was fitted. To count it here would keep other requests waiting."""
+def _find_counts(sent: OutgoingRequest, counter: Counter) -> Mapping[Digest, int]:
+    """What was counted when the request was fitted."""
     if sent.conversation is None or sent.call is None:
         return {}
     memo = sent.conversation.memo
@@ -247,8 +253,59 @@ def _find_counts(sent: OutgoingRequest, counter: Counter) -> dict[Digest, int]:
     return memo.build.counts(counter)
 
 
-def measure_uncut(sent: OutgoingRequest, fitted: Fitted, usage: Usage, weights: Scale) -> UncutSizes:
-    """Measure a request that was fitted. `weights` knows what was counted then."""
+DEFAULT_BYTES = 3.5
+"""Bytes of a token, where less than `SAMPLE_BYTES` of text tell how many it has."""
+
+SAMPLE_BYTES = 1_000
+
+
+class _TextSizes:
+    """Measures texts by their bytes: a token has as many of them as in the texts that were sent.
+
+    After a restart nothing is known of what was left out. To count it would keep other requests waiting.
+    """
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
+
+    def count(self, text: str) -> int:
+        return round(utf8_size(text) / self._token_bytes)
+
+    @cached_property
+    def _token_bytes(self) -> float:
+        size = 0
+        tokens = 0
+        for entry in self._entries:
+            if entry.form is not Form.FULL or entry.segment.is_own:
+                continue
+            texts = [*_list_texts(entry.parts)]
+            if len(texts) == len(entry.parts):
+                size += sum(map(utf8_size, texts))
+                tokens += entry.tokens
+        if size < SAMPLE_BYTES or not tokens:
+            return DEFAULT_BYTES
+        return size / tokens
+
+
+def _list_texts(parts: Iterable[Part]) -> Iterator[str]:
+    """The texts of parts, one for each that has nothing else."""
+    for part in parts:
+        match part:
+            case Text(text):
+                yield text
+            case ToolResult(content=(Text(text),)):
+                yield text
+
+
+def measure_uncut(
+    sent: OutgoingRequest, fitted: Fitted, usage: Usage, counter: Counter, counts: Mapping[Digest, int]
+) -> UncutSizes:
+    """Measure a request that was fitted. `counts` is what the counter counted then.
+
+    Anything else is measured by its bytes.
+    """
+    sizes = _TextSizes(fitted.envelope.entries)
+    weights = Scale(counter=msgspec.structs.replace(counter, count=sizes.count), counts=dict(counts))
     counted = max(fitted.envelope.account.uncalibrated, 1)
     scale = usage.input / counted
     new_entries = _find_new(fitted, sent.new_segments)
@@ -257,7 +314,7 @@ def measure_uncut(sent: OutgoingRequest, fitted: Fitted, usage: Usage, weights: 
     full = usage.input
     if sent.previous is None and fitted.ledger.lines:  # later requests of this process are compared with it
         full += round(_count_removed(fitted, weights, counted) * scale)
-    elif fitted.envelope.cut is not None:
+    elif sent.new_cuts:
         full += round(_count_left_out(fitted, weights) * scale)
     return UncutSizes(
         full=full,

@@ -21,11 +21,13 @@ from anyio import to_thread
 from lamina.caches import rules_for
 from lamina.conversations.recall_answers import CALL_LISTS
 from lamina.conversations.store import ConversationState
+from lamina.core.cut_target import reserve
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 from lamina.dialects.json_values import read_field
 from lamina.fitting.markers import LATE, Breakpoints, has_marker, keeps_only_marked, resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
+from lamina.fitting.request import reserve_output
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.config import OWN_SERVERS
 from lamina.gateway.sizes import ChosenWindow, choose_window, find_budget
@@ -81,9 +83,14 @@ class RequestPolicies:
             return None
         reported_window = outgoing.conversation.state.windows.get(incoming.model)
         served_window = self.windows.find(incoming.upstream, incoming.model)
-        return choose_window(
+        window = choose_window(
             incoming.upstream.settings, incoming.model, reported_window, served_window=served_window
         )
+        if outgoing.fitted is None:
+            return window
+        head = outgoing.fitted.envelope.head
+        budget = self.find_budget(incoming, outgoing.conversation.state)
+        return window._replace(reserve=reserve(reserve_output(budget, head, incoming.dialect), head))
 
     def forgo_switch(self, incoming: IncomingRequest) -> None:
         """Ask this upstream no more to drop unbound thinking, for this model: it has refused the switch."""

@@ -3,21 +3,37 @@
 A request is noted when it leaves and its answer when it has ended, and if everything is kept both are in the
 store a moment later (`ConversationSaver.record_soon`). So a gateway that is killed loses at most the requests
 that it was just answering: the record has them without an answer. Figures without texts (`keep` is "lowered")
-are saved with the state of their conversation, after some seconds.
+are saved with the state of their conversation, after some seconds. An answer that was logged and not recorded
+any more is noted by the next gateway, without its texts (`record_lost_answers`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from time import time
+from typing import Any, NamedTuple
 
-from lamina.conversations.record import Answered
+import msgspec
+
+from lamina.conversations.record import (
+    Answered,
+    ConversationRecord,
+    CutNote,
+    RecordEvent,
+    SentRequest,
+)
 from lamina.conversations.recorder import CallRecorder
+from lamina.conversations.store import WORKSPACE, decode_state
+from lamina.errors import LaminaError
 from lamina.fitting.policy import Keep
+from lamina.gateway.answered_requests import AnsweredRequest
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.conversation_index import DOOR, LiveConversation
+from lamina.gateway.journal import Journal
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.sizes import ChosenWindow
+from lamina.gateway.store_access import GatewayStore, StoreGone
 from lamina.gateway.upstream_connection import UpstreamReply
 from lamina.gateway.usage import UsageReader
 
@@ -144,3 +160,100 @@ def _choose_headers(answer: UpstreamReply) -> dict[str, str]:
         for name, value in answer.headers.items()
         if name in _HEADERS or name.startswith(_HEADER_BEGINNINGS)
     }
+
+
+RESTART_SECONDS = 10.0
+"""How old the log of a conversation may be that the store does not have. An older one was deleted since."""
+
+
+class _LoggedAnswer(NamedTuple):
+    """A line of the log about an answer, with what the account of it does not need."""
+
+    answer: AnsweredRequest
+    workspace: str
+    upstream: str
+    cut: CutNote | None
+
+    def list_records(self) -> tuple[SentRequest, Answered]:
+        """What the record has of such a request, as far as the log knows it."""
+        answer = self.answer
+        usage = answer.usage if answer.input else None
+        at = answer.at or 0.0
+        sent = SentRequest(
+            id=answer.id,
+            at=at,
+            door=DOOR,
+            dialect=answer.dialect,
+            model=answer.model,
+            upstream=self.upstream,
+            window=answer.window,
+            cut=self.cut,
+        )
+        account = {name: getattr(answer, name) for name in _ACCOUNT}
+        answered = Answered(
+            id=answer.id, at=at, status=200, usage=usage, recalled=answer.recalled, account=account
+        )
+        return sent, answered
+
+
+_ACCOUNT = ("full", "unchanged", "counted", "new", "held_back", "gap")
+
+
+async def record_lost_answers(store: GatewayStore, journal: Journal) -> None:
+    """Note the answers that a gateway has logged and was killed before it recorded them.
+
+    If that gateway runs still it notes them itself, and the record has both as one.
+    """
+    if store.keeps_nothing:
+        return
+    by_conversation: dict[tuple[str, str], list[_LoggedAnswer]] = {}
+    for logged in _read_logged(journal.list_unstopped()):
+        by_conversation.setdefault((logged.workspace, logged.answer.conversation), []).append(logged)
+    for (workspace, name), answers in by_conversation.items():
+        with suppress(LaminaError, StoreGone):  # another process was faster, or what is stored is damaged
+            count = await _record_lost(store, workspace, name, answers)
+            if count:
+                journal.write("recorded after a kill", conversation=name, answers=count)
+
+
+def _read_logged(events: Iterable[Mapping[str, Any]]) -> Iterator[_LoggedAnswer]:
+    cuts: dict[str, CutNote] = {}
+    for event in events:
+        name = event.get("conversation")
+        with suppress(msgspec.ValidationError):  # fields of another release
+            if event.get("event") == "cut":
+                number = event.get("cut")
+                cuts[str(name)] = msgspec.convert({**event, "number": number}, CutNote)
+            elif event.get("event") in ("answered", "answered without usage") and name:
+                answer = msgspec.convert({"input": 0, **event}, AnsweredRequest)
+                cut = cuts.get(answer.conversation) if answer.cut else None
+                workspace = str(event.get("workspace", WORKSPACE))
+                yield _LoggedAnswer(answer, workspace, str(event.get("upstream", "")), cut)
+
+
+async def _record_lost(
+    store: GatewayStore, workspace: str, name: str, answers: Iterable[_LoggedAnswer]
+) -> int:
+    """Add to a record what it does not have of these answers, and return how many there were."""
+    head = await store.load_head(workspace, name)
+    since = time() - RESTART_SECONDS
+    if head.state:
+        since = decode_state(head.state).began
+    elif head.count:
+        since = 0.0
+    record = ConversationRecord()
+    record.read(await store.load_records(workspace, name, after=0))
+    recorded = {call.request.id: call.answer for call in record.calls}
+    missing: list[bytes] = []
+    count = 0
+    for logged in answers:
+        sent, answered = logged.list_records()
+        if recorded.get(sent.id) is not None or sent.at < since:
+            continue
+        count += 1
+        if sent.id not in recorded:
+            missing.append(msgspec.json.encode(RecordEvent(sent=sent)))
+        missing.append(msgspec.json.encode(RecordEvent(answered=answered)))
+    if missing:
+        await store.append(workspace, name, missing, expect=record.count)
+    return count

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, RecallExchange, append_turns, continue_answer
 from lamina.conversations.recorder import encode_lowered
 from lamina.conversations.remedies import (
@@ -46,6 +47,9 @@ from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.refusals import Refusal, explain_unfit
 from lamina.gateway.sizes import CountedRequest
 from lamina.gateway.store_access import GatewayStore, StoreGone
+
+AFTER_RECALL = "recall"
+"""Why a request is sent once more, after the model has recalled something."""
 
 MOST_BYTES = 6
 """Bytes of a request for each token that its upstream reports. A report with more is not believed."""
@@ -173,12 +177,24 @@ class SentCalls:
                 raise Refusal(503, "the store of conversations does not answer", retry_after=5) from None
             outgoing = self._fitter.send_fitted(call, conversation, fitted, sent.number, basis)
             conversation.state = next_state
-            conversation.note_sent(outgoing.request)
             conversation.tokens = 0
             # A request that was passed has no place yet, and this one may have the recall tool.
             place = call.find_place(conversation.digests, next_state.group)
         tried = (*sent.tried, refusal.why)
-        return msgspec.structs.replace(outgoing, place=place, why=refusal.why, tried=tried)
+        return msgspec.structs.replace(
+            outgoing, place=place, why=refusal.why, tried=tried, new_segments=sent.new_segments
+        )
+
+    def note_answered(self, sent: OutgoingRequest) -> None:
+        """The upstream begins to answer a request. If a later one was sent meanwhile, that one is noted."""
+        conversation = sent.conversation
+        if conversation is None or sent.call is None or conversation.state.requests != sent.number:
+            return
+        if sent.why != AFTER_RECALL:  # the client came back, and not the gateway
+            pause = FOR_EVER if sent.previous is None else sent.gap
+            self._fitter.policies.pauses.add(sent.call.incoming, pause)
+        ledger = conversation.state.ledger if sent.fitted is None else sent.fitted.ledger
+        conversation.note_answered(sent.request, sent_at=sent.sent_at, cuts=len(ledger.cuts))
 
     def record_if_free(self, sent: OutgoingRequest, usage: Usage) -> bool:
         """Learn from what the upstream reported. False if another request holds the conversation now."""
@@ -226,8 +242,7 @@ class SentCalls:
         except (BudgetExceeded, InvalidRequest) as error:
             raise explain_unfit(error, call.incoming.dialect.name) from None
         outgoing = self._fitter.send_fitted(call, conversation, fitted, sent.number, basis)
-        conversation.note_sent(outgoing.request)
-        return msgspec.structs.replace(outgoing, place=sent.place, why="recall")
+        return msgspec.structs.replace(outgoing, place=sent.place, why=AFTER_RECALL)
 
     async def record_exchange(
         self, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange | None

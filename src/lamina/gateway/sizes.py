@@ -16,7 +16,9 @@ from lamina.caches.prefix_path import count_same_objects
 from lamina.conversations.remedies import limit_budget
 from lamina.core import cut_target
 from lamina.core.values import Budget, RequestHead
+from lamina.dialects.port import Dialect
 from lamina.fitting.policy import Policy
+from lamina.fitting.request import reserve_output
 from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.request_bodies import RequestBody
 from lamina.models.facts import model_or_none
@@ -34,10 +36,14 @@ its window, an upstream that lists it, the table of models, or nowhere: then it 
 
 
 class ChosenWindow(NamedTuple):
-    """The window that a request was fitted into, and where it comes from."""
+    """The window that a request was fitted into, where it comes from, and what of it is left for the answer.
+
+    `reserve` is 0 for a request that was not fitted: nobody asked how long its answer may be.
+    """
 
     tokens: int
     source: WindowSource
+    reserve: int = 0
 
 
 class CountedRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -71,11 +77,14 @@ class KnownTrigger(NamedTuple):
     tokens: int
 
 
-def find_trigger(budget: Budget, head: RequestHead, last: KnownTrigger | None) -> KnownTrigger:
+def find_trigger(
+    budget: Budget, head: RequestHead, dialect: Dialect, last: KnownTrigger | None
+) -> KnownTrigger:
     """The trigger of a request. It is that of the `last` one if the same parameters say so."""
     if last is not None and last.budget is budget and last.parameters == head.parameters:
         return last
-    return KnownTrigger(budget, head.parameters, cut_target.find_trigger(budget, head))
+    trigger = cut_target.find_trigger(reserve_output(budget, head, dialect), head)
+    return KnownTrigger(budget, head.parameters, trigger)
 
 
 def find_budget(

@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from lamina.conversations.costs import sum_calls_cost
+from lamina.conversations.costs import is_refused, sum_calls_cost
 from lamina.conversations.lost_caches import count_losses
 from lamina.conversations.record import ConversationRecord, count_compactions
 from lamina.conversations.store import (
@@ -312,7 +312,7 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
         lost_caches=count_losses(conversation.find_losses().values()),
         began=min(moments, default=None),
         ended=max(moments, default=None),
-        cuts=sum(call.request.is_cut for call in calls),
+        cuts=sum(call.request.is_cut and not is_refused(call) for call in calls),
         client_session=state.group,
         parent=state.parent,
         is_fork=_is_fork(state),

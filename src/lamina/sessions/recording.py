@@ -56,6 +56,9 @@ class SessionRecord:
         log: tuple[Segment, ...],
     ) -> None:
         """Note a request and its answer. A failure is a note of the session."""
+        if cut is None and self._last_envelope is not None:  # a request that nobody answered may have made it
+            answered_cuts = len(self._last_envelope.ledger.cuts)
+            cut = next(reversed(envelope.ledger.cuts[answered_cuts:]), None)
         recorder = CallRecorder(DOOR, "lowered")
         window = 0
         if budget is not None:
