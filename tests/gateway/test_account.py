@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -88,6 +89,45 @@ def test_what_a_cache_misses_it_would_have_missed_as_well() -> None:
             Usage(input=7_000, cached=4_500, output=10),
         )
     )
+
+
+def test_a_client_that_marks_nothing_would_have_paid_for_every_token() -> None:
+    """The cache keeps what is marked, and lamina alone marked it. What it saved has two parts."""
+    account = account_of(
+        answer(unmarked=True, input=50_000, written=50_000),
+        answer(unmarked=True, input=60_000, cached=50_000, written=10_000),
+        answer(unmarked=True, input=3_000, full=61_000, new=1_000, written=3_000, cut=True),
+    )
+    sent = [Usage(input=tokens, output=10) for tokens in (50_000, 60_000, 61_000)]
+    marked = sum_prices(
+        Usage(input=50_000, written=50_000, output=10),
+        Usage(input=60_000, cached=50_000, written=10_000, output=10),
+        Usage(input=61_000, cached=60_000, written=1_000, output=10),
+    )
+    assert account.cost is not None
+    assert account.cost_without == pytest.approx(sum_prices(*sent))
+    assert account.write_lines()[2] == (
+        f"without lamina: ${sum_prices(*sent):.4f} ({DATE}): the cache markers that lamina placed saved "
+        f"${sum_prices(*sent) - marked:.4f}; its cuts saved ${marked - account.cost:.4f}"
+    )
+
+
+def test_what_markers_and_cuts_saved_is_told_as_it_was() -> None:
+    """A cut that saved nothing yet, no cut at all, and a marker that cost more than it saved."""
+    first = answer(unmarked=True, input=5_000, written=5_000)
+    alone = account_of(first)
+    assert alone.cost is not None
+    assert alone.cost_without == pytest.approx(sum_prices(Usage(input=5_000, output=10)))
+    dearer = alone.cost - alone.cost_without
+    assert alone.write_lines()[2].endswith(
+        f": the cache markers that lamina placed cost ${dearer:.4f} more; nothing was cut"
+    )
+    cut = answer(unmarked=True, input=4_900, full=5_500, new=500, written=4_900, cut=True)
+    resumed = account_of(answer(unmarked=True, input=3_000, full=6_000, written=3_000, cut=True))
+    full_price = sum_prices(Usage(input=6_000, output=10))  # what the cache held would not have mattered
+    assert resumed.write_lines()[2] == f"without lamina: ${full_price:.4f} ({DATE})"
+    line = account_of(first, cut).write_lines()[2]
+    assert re.search(r"its cuts cost \$[0-9.]+ more$", line), line
 
 
 def test_what_is_not_known_is_said() -> None:

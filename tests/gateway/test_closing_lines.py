@@ -24,6 +24,7 @@ from lamina.gateway.journal import read_journal
 from lamina.models import model as facts_of
 from lamina.models import price_of
 from tests.cli.running import run
+from tests.conversations.truth import drop_markers
 from tests.gateway.growing import HEADERS, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for, until
 from tests.gateway.test_run import Finished, grow
@@ -86,6 +87,25 @@ class CachingStub(Stub):
         }
 
 
+class MarkedStub(CachingStub):
+    """An upstream that caches as Anthropic does: only what a request marks."""
+
+    def _report(self, request: dict[str, Any]) -> dict[str, Any]:
+        usage = super()._report(drop_markers(request))
+        if "cache_control" in json.dumps(request):
+            return usage
+        self._sent.pop()
+        tokens = usage["input_tokens"] + usage["cache_read_input_tokens"]
+        tokens += usage["cache_creation_input_tokens"]
+        nothing = {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0}
+        return usage | {
+            "input_tokens": tokens,
+            "cache_read_input_tokens": 0,
+            "cache_creation_input_tokens": 0,
+            "cache_creation": nothing,
+        }
+
+
 def replay_calls(calls: list[dict[str, Any]], file: Path) -> dict[str, Any]:
     """The headline of `lamina replay` over requests and their answers."""
     file.write_text("".join(json.dumps(call) + "\n" for call in calls))
@@ -130,11 +150,14 @@ class PlayedRun(NamedTuple):
     calls: list[dict[str, Any]]
 
 
-async def play_run(stub: CachingStub, store: Path, steps: range, *, size: int = 2_000) -> PlayedRun:
+async def play_run(
+    stub: CachingStub, store: Path, steps: range, *, size: int = 2_000, **policy: Any
+) -> PlayedRun:
     """Play the requests of these steps through a gateway of their own, which ends after them."""
     seen_before = len(stub.calls)
     journal = store.with_suffix(".jsonl")
-    settings = settings_for(stub, store, upstream={"budget": Budget(window=8_000, reserve=500)})
+    upstream = {"budget": Budget(window=8_000, reserve=500), **policy}
+    settings = settings_for(stub, store, upstream=upstream)
     async with run_gateway(settings, journal_path=journal) as gateway, open_client() as client:
         for step in steps:
             body = dump(messages_request(step, size=size))
@@ -149,9 +172,11 @@ async def play_run(stub: CachingStub, store: Path, steps: range, *, size: int = 
     return PlayedRun(account, stub.calls[seen_before:])
 
 
-def list_direct_calls(steps: range, *, size: int) -> list[dict[str, Any]]:
+def list_direct_calls(
+    steps: range, *, size: int = 2_000, stub: CachingStub | None = None
+) -> list[dict[str, Any]]:
     """The same requests of a client that talks to the upstream itself."""
-    direct = CachingStub()
+    direct = stub or CachingStub()
     for step in range(steps.stop):
         direct.answer_request(messages_request(step, size=size))
     return direct.calls[steps.start :]
@@ -196,3 +221,21 @@ def test_a_fresh_run_and_a_resumed_one_agree_with_their_upstream(
     if recalls:  # one of the three is enough to compare with `lamina replay`
         replayed = replay_calls(resumed.calls, tmp_path / "resumed.jsonl")
         assert resumed.account.cost == pytest.approx(replayed["before"], rel=0.001)
+
+
+@pytest.mark.parametrize("steps", [8, 32])
+def test_without_lamina_a_client_that_marks_nothing_pays_what_it_pays_without_lamina(
+    tmp_path: Path, steps: int
+) -> None:
+    """In the short session nothing is cut: the markers that the gateway places save all that is saved."""
+
+    async def play() -> PlayedRun:
+        async with serve_stub(MarkedStub(recalls=False)) as stub:
+            return await play_run(stub, tmp_path / "g.db", range(steps), breakpoints="auto")
+
+    played = asyncio.run(play())
+    direct_calls = list_direct_calls(range(steps), stub=MarkedStub(recalls=False))
+    assert bool(played.account.cuts) is (steps == 32)
+    assert played.account.cost == pytest.approx(price_calls(played.calls), rel=0.001)
+    assert played.account.cost_without == pytest.approx(price_calls(direct_calls), rel=0.02)
+    assert "cache markers that lamina placed saved $" in played.account.write_lines()[2]

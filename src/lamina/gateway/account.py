@@ -1,9 +1,7 @@
 """What the requests of a gateway cost, and what they would have cost without it.
 
 The account is made of the lines of the gateway's log, so it holds exactly what upstreams reported. The price
-without lamina is a calculation: `answered_requests` says how long each request would have been, and how much
-of it the cache would have given back. The rest is paid as the real one paid it: as written if anything was
-written. Before the first cut of a conversation both are the same.
+without lamina is a calculation (`answered_requests`).
 
 A request that would not have fitted the window of its model cannot have a price. If the first request of a
 conversation was cut already, nobody knows what the cache held of it: the sum takes it as not cached, and says
@@ -24,9 +22,13 @@ from lamina.conversations.costs import NO_USAGE, CostSum, price_usage
 from lamina.core.cut_target import PRICING
 from lamina.core.values import Preference
 from lamina.dialects.usage import Usage, count_noun
-from lamina.gateway.answered_requests import AnsweredRequest, MeasuredConversation, UncutRequest
+from lamina.gateway.answered_requests import (
+    AnsweredRequest,
+    CostWithout,
+    MeasuredConversation,
+    UncutRequest,
+)
 from lamina.gateway.journal import decode_event
-from lamina.models.facts import model_or_none
 
 _ENDS = ("answered", "answered without usage", "unanswered")
 """Events after which a request that was sent is done with."""
@@ -61,8 +63,7 @@ class GatewayAccount:
         self._sub_agents = _SubAgents()
         self._unanswered: set[str] = set()
         self._cost = CostSum()
-        self._cost_without = CostSum()
-        self._unknown_reads = 0
+        self._without = CostWithout()
         self._last: dict[str, MeasuredConversation] = {}
         self._windows: dict[str, _UsedWindow] = {}
         self._misses = _MissedCaches()
@@ -95,7 +96,7 @@ class GatewayAccount:
             case "answered without usage":
                 self._count_event(event)
                 self._cost.miss(NO_USAGE)
-                self._cost_without.miss(NO_USAGE)
+                self._without.miss(NO_USAGE)
             case "unanswered":
                 self.refused += 1
             case "retried":
@@ -144,7 +145,7 @@ class GatewayAccount:
         else:
             self.requests += 1
             self._uncut.add(answer, uncut)
-            self._add_without(answer, uncut)
+            self._without.add(answer, uncut)
 
     def _note_window(self, answer: AnsweredRequest) -> None:
         """Remember the window of this model, and its largest request."""
@@ -200,16 +201,16 @@ class GatewayAccount:
 
     @property
     def cost_without(self) -> float | None:
-        """USD for the same requests with nothing cut; None if it is not known."""
-        return self._cost_without.amount
+        """USD for the same requests without lamina; None if it is not known."""
+        return self._without.amount
 
     def write_lines(self) -> list[str]:
         """The account in three lines, for a person, with one more for each thing that is seldom there."""
         return [
             self._describe_requests(),
             f"cost: {self._describe_cost()}",
-            f"without lamina: {self._describe_cost_without()}",
-            *self._uncut.list_better(self.cost, self.cost_without),
+            f"without lamina: {self._without.describe(self.cost, cuts=self.cuts)}",
+            *self._uncut.list_better(self.cost, self._without.marked),
             *self._list_remarks(),
         ]
 
@@ -241,17 +242,6 @@ class GatewayAccount:
         unlogged = count_noun(self.broken_off, "request")
         return f"{self._cost}; not in it: {unlogged} whose answer was not logged"
 
-    def _describe_cost_without(self) -> str:
-        text = str(self._cost_without)
-        if self.cost_without is None:
-            return text
-        if self._unknown_reads:
-            first_cuts = count_noun(self._unknown_reads, "request")
-            text += f" at most: what the cache held before {first_cuts} with a first cut is not known"
-        if self.requests and not self.cuts and self.cost_without == self.cost:
-            text += ", the same: nothing was cut"
-        return text
-
     def _list_remarks(self) -> Iterator[str]:
         """The lines about what is not in every account: windows, lost caches, sub-agents."""
         for window in self._windows.values():
@@ -265,33 +255,6 @@ class GatewayAccount:
             yield str(self._misses)
         if self._sub_agents.requests:
             yield str(self._sub_agents)
-
-    def _add_without(self, answer: AnsweredRequest, uncut: UncutRequest) -> None:
-        """Add what a request would have cost with nothing cut."""
-        if uncut.tokens == answer.input and not uncut.is_recalled:
-            self._cost_without.add(answer.usage, answer.model, dialect=answer.dialect, at=answer.at)
-            return
-        facts = model_or_none(answer.model)
-        if facts is not None and uncut.tokens > facts.budget.window:
-            self._cost_without.miss(
-                f"a request would have had {uncut.tokens:,} tokens, more than the window of {answer.model}"
-            )
-            return
-        self._unknown_reads += uncut.read_is_unknown
-        written = 0
-        written_long = 0
-        if answer.written:
-            written = uncut.tokens - uncut.read
-            written_long = round(written * answer.written_long / answer.written)
-        usage = Usage(
-            input=uncut.tokens,
-            cached=uncut.read,
-            written=written,
-            written_long=written_long,
-            output=answer.output,
-            tier=answer.tier,
-        )
-        self._cost_without.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
 
 
 MOST_CUTS = 5
@@ -324,18 +287,18 @@ class _UncutConversations:
         output = Usage(output=answer.output, tier=answer.tier)
         self._answers += price_usage(output, answer.model, dialect=answer.dialect, at=answer.at) or 0.0
 
-    def list_better(self, cost: float | None, cost_without: float | None) -> Iterator[str]:
+    def list_better(self, cost: float | None, cost_uncut: float | None) -> Iterator[str]:
         """The setting that would have cost least, if that is less than what was paid.
 
         The simulation gives shares of what everything would have cost, since that is known better.
         """
         everything = self._price(None)
-        if cost is None or cost_without is None or not everything:
+        if cost is None or cost_uncut is None or not everything:
             return
         estimates: dict[Preference, float] = {}
         for prefer in PRICING:
             share = self._price(prefer) / everything
-            estimates[prefer] = self._answers + (cost_without - self._answers) * share
+            estimates[prefer] = self._answers + (cost_uncut - self._answers) * share
         best = min(PRICING, key=lambda prefer: estimates[prefer])
         if estimates[best] < BETTER * cost:
             yield f"with --window price --prefer {best}: about ${estimates[best]:.4f}, simulated"

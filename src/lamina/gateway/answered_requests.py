@@ -12,7 +12,9 @@ What each request would have been without lamina is calculated from these lines,
    more, and would have given back as much. A request with a cut shows no such figure, so that of the request
    before it holds; and so it does after a recall, which lamina alone made.
 
-Before the first cut of a conversation both are as they were reported.
+Before the first cut of a conversation both are as they were reported. A client that marks nothing, for a
+cache that keeps only what is marked, would have had nothing from it: there lamina placed all markers, and
+`CostWithout` tells what they saved apart from what cuts saved.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from __future__ import annotations
 import msgspec
 
 from lamina.caches import rules_for
-from lamina.dialects.usage import Usage
+from lamina.conversations.costs import CostSum
+from lamina.dialects.usage import Usage, count_noun
+from lamina.models.facts import model_or_none
 
 
 class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +38,10 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
     `recalled`: the model recalled something, and the gateway sent the request once more. Without the gateway
     there would be nothing to recall. `parent` is the conversation that this one was forked from: some clients
     change the last message of each request. `agent_of` is the client's id of the conversation whose sub-agent
-    asked, "" if it was no sub-agent. `window` is the one that it was fitted into, and `window_source` where
-    that comes from (`lamina.gateway.sizes`). `tier` is how the call was served (`lamina.dialects.usage`).
+    asked, "" if it was no sub-agent. `unmarked`: the client marked nothing for a cache that keeps only what
+    is marked, so that all markers are lamina's. `window` is the one that it was fitted into, and
+    `window_source` where that comes from (`lamina.gateway.sizes`). `tier` is how the call was served
+    (`lamina.dialects.usage`).
     """
 
     id: str = ""
@@ -59,6 +65,7 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
     tier: str = ""
     cut: bool = False
     recalled: bool = False
+    unmarked: bool = False
     window: int = 0
     window_source: str = ""
 
@@ -128,6 +135,24 @@ class UncutRequest(msgspec.Struct, frozen=True, kw_only=True):
         if answer.is_idle:  # the cache misses no more of the next request for that
             missed = last.uncut.missed
         return cls(tokens=tokens, read=_limit(read, tokens), missed=missed)
+
+    def report(self, answer: AnsweredRequest) -> Usage:
+        """What the upstream would have reported of it, with the cache markers that the real one had."""
+        if self.tokens == answer.input and not self.is_recalled:
+            return answer.usage
+        written = 0
+        written_long = 0
+        if answer.written:
+            written = self.tokens - self.read
+            written_long = round(written * answer.written_long / answer.written)
+        return Usage(
+            input=self.tokens,
+            cached=self.read,
+            written=written,
+            written_long=written_long,
+            output=answer.output,
+            tier=answer.tier,
+        )
 
 
 def _measure_first(answer: AnsweredRequest) -> UncutRequest:
@@ -214,3 +239,74 @@ class MeasuredConversation(msgspec.Struct, frozen=True, kw_only=True):
     def follow(self, answer: AnsweredRequest, uncut: UncutRequest) -> MeasuredConversation:
         """The conversation after one more answer."""
         return MeasuredConversation(answer=answer, uncut=uncut, growth=self.growth.add(answer, self.answer))
+
+
+class CostWithout:
+    """What requests would have cost without lamina: every surface that says so asks here.
+
+    `amount` is the sum. `marked` is what they would have cost with the cache markers that lamina placed, and
+    nothing cut: the two differ where the client marks nothing.
+    """
+
+    def __init__(self) -> None:
+        self._sum = CostSum()
+        self._marked = CostSum()
+        self._unknown_reads = 0
+        self._has_unknown_shares = False
+
+    def add(self, answer: AnsweredRequest, uncut: UncutRequest) -> None:
+        """Add a request of the client, as it would have been with nothing cut."""
+        facts = model_or_none(answer.model)
+        is_longer = uncut.tokens > answer.input
+        if is_longer and facts is not None and uncut.tokens > facts.budget.window:
+            self.miss(
+                f"a request would have had {uncut.tokens:,} tokens, more than the window of {answer.model}"
+            )
+            return
+        usage = uncut.report(answer)
+        self._marked.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
+        if answer.unmarked:
+            usage = Usage(input=usage.input, output=usage.output, tier=usage.tier)
+            self._has_unknown_shares |= uncut.read_is_unknown
+        else:
+            self._unknown_reads += uncut.read_is_unknown
+        self._sum.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
+
+    def miss(self, reason: str) -> None:
+        """A request has no price. The first reason is told."""
+        self._sum.miss(reason)
+        self._marked.miss(reason)
+
+    @property
+    def amount(self) -> float | None:
+        """In USD; None if it is not known."""
+        return self._sum.amount
+
+    @property
+    def marked(self) -> float | None:
+        """In USD; None if it is not known."""
+        return self._marked.amount
+
+    def describe(self, cost: float | None, *, cuts: int) -> str:
+        """The sum in words, beside what the requests did `cost` with so many cuts."""
+        text = str(self._sum)
+        if self.amount is None or self.marked is None or cost is None:
+            return text
+        if self._unknown_reads:
+            first_cuts = count_noun(self._unknown_reads, "request")
+            text += f" at most: what the cache held before {first_cuts} with a first cut is not known"
+        elif self.amount != self.marked and not self._has_unknown_shares:
+            saved_by_cuts = "nothing was cut"
+            if cuts or self.marked != cost:
+                saved_by_cuts = f"its cuts {_describe_saving(self.marked - cost)}"
+            saved = _describe_saving(self.amount - self.marked)
+            text += f": the cache markers that lamina placed {saved}; {saved_by_cuts}"
+        elif not cuts and self.amount == cost:
+            text += ", the same: nothing was cut"
+        return text
+
+
+def _describe_saving(dollars: float) -> str:
+    if dollars < 0:
+        return f"cost ${-dollars:.4f} more"
+    return f"saved ${dollars:.4f}"
