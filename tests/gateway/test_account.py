@@ -158,6 +158,21 @@ def test_what_is_not_known_is_said() -> None:
     assert silent.write_lines()[1] == f"cost: {known}: an answer did not report its tokens"
 
 
+def test_without_lamina_is_not_known_once_a_request_would_not_have_fitted() -> None:
+    """A sum of the requests that fit would stand below the cost of all, as if lamina had made them dearer."""
+    window = model(MODEL).budget.window
+    lines = [
+        answer(input=window // 2, written=window // 2),
+        answer(input=20_000, full=window - 1, new=window // 2, written=20_000, cut=True),
+        answer(input=30_000, cached=20_000, written=10_000),
+        answer(input=40_000, cached=30_000, written=10_000),
+    ]
+    for count in range(3, len(lines) + 1):
+        line = account_of(*lines[:count]).write_lines()[2]
+        assert re.fullmatch(r"without lamina: not known: a request .* more than the window of .*", line), line
+    assert account_of(*lines[:2]).cost_without is not None
+
+
 def test_how_a_call_was_served_is_priced_or_named() -> None:
     usual = account_of(answer()).cost or 0.0
     for tier, factor in {"fast": 2.0, "batch": 0.5, "us": 1.1, "batch+us": 0.55}.items():

@@ -245,7 +245,8 @@ class CostWithout:
     """What requests would have cost without lamina: every surface that says so asks here.
 
     `amount` is the sum. `marked` is what they would have cost with the cache markers that lamina placed, and
-    nothing cut: the two differ where the client marks nothing.
+    nothing cut: the two differ where the client marks nothing. If a request would not have fitted the window
+    of its model, nobody knows what the client would have done: nothing is known then, not even "at least".
     """
 
     def __init__(self) -> None:
@@ -253,16 +254,15 @@ class CostWithout:
         self._marked = CostSum()
         self._unknown_reads = 0
         self._has_unknown_shares = False
+        self._too_long = ""
 
     def add(self, answer: AnsweredRequest, uncut: UncutRequest) -> None:
         """Add a request of the client, as it would have been with nothing cut."""
         facts = model_or_none(answer.model)
         is_longer = uncut.tokens > answer.input
         if is_longer and facts is not None and uncut.tokens > facts.budget.window:
-            self.miss(
-                f"a request would have had {uncut.tokens:,} tokens, more than the window of {answer.model}"
-            )
-            return
+            size = f"{uncut.tokens:,} tokens, more than the window of {answer.model}"
+            self._too_long = self._too_long or f"a request would have had {size}"
         usage = uncut.report(answer)
         self._marked.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
         if answer.unmarked:
@@ -280,15 +280,17 @@ class CostWithout:
     @property
     def amount(self) -> float | None:
         """In USD; None if it is not known."""
-        return self._sum.amount
+        return None if self._too_long else self._sum.amount
 
     @property
     def marked(self) -> float | None:
         """In USD; None if it is not known."""
-        return self._marked.amount
+        return None if self._too_long else self._marked.amount
 
     def describe(self, cost: float | None, *, cuts: int) -> str:
         """The sum in words, beside what the requests did `cost` with so many cuts."""
+        if self._too_long:
+            return f"not known: {self._too_long}"
         text = str(self._sum)
         if self.amount is None or self.marked is None or cost is None:
             return text
