@@ -107,7 +107,7 @@ def test_a_client_that_marks_nothing_would_have_paid_for_every_token() -> None:
     assert account.cost is not None
     assert account.cost_without == pytest.approx(sum_prices(*sent))
     assert account.write_lines()[2] == (
-        f"without lamina: ${sum_prices(*sent):.4f} ({DATE}): the cache markers that lamina placed saved "
+        f"without lamina: ${sum_prices(*sent):.4f} ({DATE}): the cache breakpoints that lamina placed saved "
         f"${sum_prices(*sent) - marked:.4f}; its cuts saved ${marked - account.cost:.4f}"
     )
 
@@ -120,7 +120,7 @@ def test_what_markers_and_cuts_saved_is_told_as_it_was() -> None:
     assert alone.cost_without == pytest.approx(sum_prices(Usage(input=5_000, output=10)))
     dearer = alone.cost - alone.cost_without
     assert alone.write_lines()[2].endswith(
-        f": the cache markers that lamina placed cost ${dearer:.4f} more; nothing was cut"
+        f": the cache breakpoints that lamina placed cost ${dearer:.4f} more; nothing was cut"
     )
     cut = answer(unmarked=True, input=4_900, full=5_500, new=500, written=4_900, cut=True)
     resumed = account_of(answer(unmarked=True, input=3_000, full=6_000, written=3_000, cut=True))

@@ -238,4 +238,4 @@ def test_without_lamina_a_client_that_marks_nothing_pays_what_it_pays_without_la
     assert bool(played.account.cuts) is (steps == 32)
     assert played.account.cost == pytest.approx(price_calls(played.calls), rel=0.001)
     assert played.account.cost_without == pytest.approx(price_calls(direct_calls), rel=0.02)
-    assert "cache markers that lamina placed saved $" in played.account.write_lines()[2]
+    assert "cache breakpoints that lamina placed saved $" in played.account.write_lines()[2]

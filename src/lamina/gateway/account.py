@@ -195,6 +195,11 @@ class GatewayAccount:
         return len(self._unanswered)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nobody asked a model."""
+        return not (self.requests or self.recalls or self.refused or self.broken_off)
+
+    @property
     def cost(self) -> float | None:
         """USD for all answers; None if it is not known."""
         return self._cost.amount
