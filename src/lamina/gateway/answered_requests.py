@@ -244,7 +244,7 @@ class MeasuredConversation(msgspec.Struct, frozen=True, kw_only=True):
 class CostWithout:
     """What requests would have cost without lamina: every surface that says so asks here.
 
-    `amount` is the sum. `marked` is what they would have cost with the cache breakpoints that lamina placed, and
+    `amount` is the sum. `marked` is what they would have cost with the cache markers that lamina placed, and
     nothing cut: the two differ where the client marks nothing. If a request would not have fitted the window
     of its model, nobody knows what the client would have done: nothing is known then, not even "at least".
     """
