@@ -15,13 +15,14 @@ export function makeFigures(session, chosen = null) {
   const lost = count(isLost);
   const errors = count((call) => call.refusal && !call.is_open);
   const largest = calls.reduce((most, call) => Math.max(most, call.tokens), 0);
+  const isEstimated = session.unrecorded && calls.some((call) => call.reported === null);
   const isPriced = calls.every((call) => call.dollars !== null || call.is_open) && calls.some((call) => call.dollars !== null);
   const requests = chosen ? calls.length : session.calls.length;
   const figures = [
     [money(isPriced ? sum("dollars") : null), describeSource(session, isSimulated)],
     [number(requests), `${requests === 1 ? "request" : "requests"}${chosen ? `, from ${chosen.from + 1} to ${chosen.to + 1}` : ""}`],
     [percent(sum("read"), all), "read from the cache"],
-    [tokens(largest + session.unrecorded), `of ${tokens(session.window)} at most${session.unrecorded ? ", estimated" : ""}`],
+    [tokens(largest + session.unrecorded), `of ${tokens(session.window)} at most${isEstimated ? ", estimated" : ""}`],
     [number(cuts), `${cuts === 1 ? "cut" : "cuts"}${session.compacted.length && !chosen ? `, ${session.compacted.length} by the client` : ""}`],
     [number(lost), lost === 1 ? "lost cache" : "lost caches", lost > 0],
   ];
