@@ -32,7 +32,7 @@ _MOST_REQUESTS = 6
 _MOST_HISTORIES = 2
 """Recorded conversations whose segments are remembered by request."""
 
-KEEP_ALL = 'with keep = "all" in its settings, the gateway stores requests as they were sent'
+KEEP_ALL = 'with policy.keep = "all", requests and answers are stored as they went'
 """What to do if a store does not have the texts."""
 
 
@@ -63,7 +63,7 @@ class SessionBuilder:
         """One request. Raises BadInput if its body is not kept."""
         built_request = self.build_call(built, number)
         if not built_request.request:
-            raise BadInput(f"the body of request {number} is not kept", place="request", hint=KEEP_ALL)
+            raise BadInput(f"the body of request {number + 1} is not kept", place="request", hint=KEEP_ALL)
         return built_request
 
     def find_history(self, conversation: SentConversation) -> SentHistory:

@@ -1,7 +1,7 @@
 // The figures of a session on one line, and the settings under which it is shown.
 import { isSaved } from "./api.js";
 import { go } from "./address.js";
-import { h, money, number, percent, tokens } from "./dom.js";
+import { atLeast, h, number, percent, tokens } from "./dom.js";
 import { isLost } from "./strip.js";
 
 // Each figure is a value and what it is a value of: "$1.20 as reported", "2 cuts". Of a span, the figures are its own.
@@ -16,10 +16,11 @@ export function makeFigures(session, chosen = null) {
   const errors = count((call) => call.refusal && !call.is_open);
   const largest = calls.reduce((most, call) => Math.max(most, call.tokens), 0);
   const isEstimated = session.unrecorded && calls.some((call) => call.reported === null);
-  const isPriced = calls.every((call) => call.dollars !== null || call.is_open) && calls.some((call) => call.dollars !== null);
+  const isPriced = calls.some((call) => call.dollars !== null);
+  const isAtLeast = isPriced && calls.some((call) => call.dollars === null && !call.is_open);
   const requests = chosen ? calls.length : session.calls.length;
   const figures = [
-    [money(isPriced ? sum("dollars") : null), describeSource(session, isSimulated)],
+    [atLeast(isPriced ? sum("dollars") : null, isAtLeast), describeSource(session, isSimulated)],
     [number(requests), `${requests === 1 ? "request" : "requests"}${chosen ? `, from ${chosen.from + 1} to ${chosen.to + 1}` : ""}`],
     [percent(sum("read"), all), "read from the cache"],
     [tokens(largest + session.unrecorded), `of ${tokens(session.window)} at most${isEstimated ? ", estimated" : ""}`],
