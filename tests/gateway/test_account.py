@@ -397,6 +397,31 @@ def test_the_lines_of_an_earlier_run_are_the_past_of_its_conversations() -> None
     )
 
 
+def test_the_last_lines_cost_what_they_cost_in_the_sum_of_all() -> None:
+    """`lamina tail` adds up the last lines alone. The ones before them say what was left out of these."""
+    lines = [
+        answer(input=5_000, written=5_000),
+        answer(input=6_000, cached=5_000, written=1_000),
+        answer(input=3_000, full=7_000, new=1_000, written=3_000, cut=True),
+        answer(input=4_000, cached=3_000, written=1_000),
+        answer(input=4_500, cached=4_000, written=500),
+    ]
+    encoded = [msgspec.json.encode({"event": "answered", **msgspec.structs.asdict(line)}) for line in lines]
+    whole = account_of(*lines).cost_without
+    assert whole is not None
+    for earlier in range(len(lines)):
+        account = GatewayAccount()
+        for line in (b"INFO: started", b'{"event": "answered"}', *encoded[:earlier]):
+            account.learn_line(line)
+        for line in encoded[earlier:]:
+            account.read_line(line)
+        assert account.requests == len(lines) - earlier
+        before = account_of(*lines[:earlier]).cost_without
+        assert before is not None
+        assert account.cost_without == pytest.approx(whole - before)
+        assert "nothing was cut" not in account.write_lines()[2]
+
+
 def test_the_first_requests_of_sub_agents_are_told_apart() -> None:
     account = account_of(
         answer(input=30_000, written=30_000),

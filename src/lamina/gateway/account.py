@@ -168,6 +168,12 @@ class GatewayAccount:
     def _find_last(self, answer: AnsweredRequest) -> MeasuredConversation:
         return self._last.get(answer.conversation) or self._last.get(answer.parent) or MeasuredConversation()
 
+    def learn_line(self, line: bytes) -> None:
+        """Take one earlier line of the log as the past of its conversation. Nothing of it is summed."""
+        answer = _read_answer(decode_event(line) or {})
+        if answer is not None:
+            self._follow(answer)
+
     def _learn_earlier(self, process: str) -> None:
         """Take the lines of earlier runs as the past of their conversations. Nothing of them is summed.
 
@@ -178,16 +184,9 @@ class GatewayAccount:
         events = self._read_earlier()
         self._read_earlier = None
         present_conversations = frozenset(self._last)
-        for event in events:
-            if event.get("event") != "answered":
-                continue
-            try:
-                answer = msgspec.convert(dict(event), AnsweredRequest)
-            except msgspec.ValidationError:
-                continue  # fields of another release
-            if answer.process == process or answer.conversation in present_conversations:
-                continue
-            self._follow(answer)
+        for answer in filter(None, map(_read_answer, events)):
+            if answer.process != process and answer.conversation not in present_conversations:
+                self._follow(answer)
 
     @property
     def broken_off(self) -> int:
@@ -260,6 +259,16 @@ class GatewayAccount:
             yield str(self._misses)
         if self._sub_agents.requests:
             yield str(self._sub_agents)
+
+
+def _read_answer(event: Mapping[str, Any]) -> AnsweredRequest | None:
+    """An event about an answer; None if it is another, or has fields of another release."""
+    if event.get("event") != "answered":
+        return None
+    try:
+        return msgspec.convert(dict(event), AnsweredRequest)
+    except msgspec.ValidationError:
+        return None
 
 
 MOST_CUTS = 5
