@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from lamina.conversations.costs import price_usage
+from lamina.conversations.uncut_requests import MeasuredConversation, UncutRequest
 from lamina.core import Cut
 from lamina.core.entries import find_logged
 from lamina.core.scale import Scale
@@ -17,7 +18,6 @@ from lamina.dialects import Tool, Usage
 from lamina.fitting import Fitted, Policy, RequestMemo, fit_request
 from lamina.fitting.own_tools import OwnTool
 from lamina.gateway import AnsweredRequest, GatewayAccount
-from lamina.gateway.answered_requests import MeasuredConversation, UncutRequest
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.misses import measure_uncut
 from lamina.models import AS_OF, model

@@ -18,13 +18,16 @@ import pytest
 from lamina import Budget
 from lamina.caches import rules_for
 from lamina.caches.prices import fill_prices
+from lamina.conversations.store import WORKSPACE
 from lamina.core.text.clipping import count_units
 from lamina.gateway import GatewayAccount
 from lamina.gateway.journal import read_journal
+from lamina.inspector.views import show_session
 from lamina.models import model as facts_of
 from lamina.models import price_of
 from tests.cli.running import run
-from tests.conversations.truth import drop_markers
+from tests.conversations.recorded_talk import StoreAsker
+from tests.conversations.truth import drop_markers, open_inspector
 from tests.gateway.growing import HEADERS, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for, until
 from tests.gateway.test_run import Finished, grow
@@ -157,7 +160,7 @@ async def play_run(
     seen_before = len(stub.calls)
     journal = store.with_suffix(".jsonl")
     upstream = {"budget": Budget(window=8_000, reserve=500), **policy}
-    settings = settings_for(stub, store, upstream=upstream)
+    settings = settings_for(stub, store, upstream=upstream, keep="all")
     async with run_gateway(settings, journal_path=journal) as gateway, open_client() as client:
         for step in steps:
             body = dump(messages_request(step, size=size))
@@ -239,3 +242,26 @@ def test_without_lamina_a_client_that_marks_nothing_pays_what_it_pays_without_la
     assert played.account.cost == pytest.approx(price_calls(played.calls), rel=0.001)
     assert played.account.cost_without == pytest.approx(price_calls(direct_calls), rel=0.02)
     assert "cache breakpoints that lamina placed saved $" in played.account.write_lines()[2]
+
+
+@pytest.mark.parametrize(("stub", "breakpoints"), [(CachingStub, "keep"), (MarkedStub, "auto")])
+def test_what_cuts_saved_is_one_figure(stub: type[CachingStub], breakpoints: str, tmp_path: Path) -> None:
+    """In the closing lines, in `lamina replay`, and on the page of the session."""
+    store = tmp_path / "g.db"
+
+    async def play() -> PlayedRun:
+        async with serve_stub(stub()) as upstream:
+            return await play_run(upstream, store, range(32), breakpoints=breakpoints)
+
+    account = asyncio.run(play()).account
+    assert account.cuts
+    assert account.recalls
+    assert account.saved_by_cuts is not None
+    done = run("replay", "--store", store, "--policy", "none", "--jobs", "1", "--json", "-")
+    assert done.code == 0, done.err
+    cuts = json.loads(done.out)["headline"]["cut_sum"]
+    assert cuts["saved"] - cuts["cost"] == pytest.approx(account.saved_by_cuts)
+    inspector = open_inspector(StoreAsker(store), WORKSPACE)
+    [summary] = inspector.sessions.summaries()
+    losses = [call["loss"] for call in show_session(inspector, summary.id)["calls"] if call["cut"]]
+    assert sum(loss["saved"] for loss in losses) == pytest.approx(cuts["saved"])

@@ -1,7 +1,7 @@
 """What the requests of a gateway cost, and what they would have cost without it.
 
 The account is made of the lines of the gateway's log, so it holds exactly what upstreams reported. The price
-without lamina is a calculation (`answered_requests`).
+without lamina is a calculation (`lamina.conversations.uncut_requests`).
 
 A request that would not have fitted the window of its model cannot have a price. If the first request of a
 conversation was cut already, nobody knows what the cache held of it: the sum takes it as not cached, and says
@@ -19,15 +19,15 @@ import msgspec
 from lamina.caches.lifetimes import PausedRequest
 from lamina.caches.prices import price_working
 from lamina.conversations.costs import NO_USAGE, CostSum, price_usage
-from lamina.core.cut_target import PRICING
-from lamina.core.values import Preference
-from lamina.dialects.usage import Usage, count_noun
-from lamina.gateway.answered_requests import (
+from lamina.conversations.uncut_requests import (
     AnsweredRequest,
     CostWithout,
     MeasuredConversation,
     UncutRequest,
 )
+from lamina.core.cut_target import PRICING
+from lamina.core.values import Preference
+from lamina.dialects.usage import Usage, count_noun
 from lamina.gateway.journal import decode_event
 
 _ENDS = ("answered", "answered without usage", "unanswered")
@@ -207,6 +207,11 @@ class GatewayAccount:
     def cost_without(self) -> float | None:
         """USD for the same requests without lamina; None if it is not known."""
         return self._without.amount
+
+    @property
+    def saved_by_cuts(self) -> float | None:
+        """USD that the cuts saved, less what they cost; None if it is not known."""
+        return self._without.saved_by_cuts(self.cost)
 
     def write_lines(self) -> list[str]:
         """The account in three lines, for a person, with one more for each thing that is seldom there."""

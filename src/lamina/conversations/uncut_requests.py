@@ -1,6 +1,9 @@
-"""Lines of the gateway's log about answers, read back: what `account` and `lamina tail` are made of.
+"""What requests would have been without lamina, and what that would have cost: every surface asks here.
 
-What each request would have been without lamina is calculated from these lines, in two steps:
+The closing lines of `lamina run` and `lamina tail` are made of the lines of the gateway's log about answers.
+The inspector and `lamina replay` read the same facts from the record of a conversation.
+
+It is calculated in two steps:
 
 1. How long it would be with nothing cut and nothing recalled: as long as the one before it, and what
    upstreams reported as new since then. A request with a cut shows no growth, so what is new in it is taken
@@ -19,16 +22,19 @@ cache that keeps only what is marked, would have had nothing from it: there lami
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from lamina.caches import rules_for
-from lamina.conversations.costs import CostSum
+from lamina.conversations.costs import CostSum, price_usage
+from lamina.conversations.record import RecordedCall
 from lamina.dialects.usage import Usage, count_noun
 from lamina.models.facts import model_or_none
 
 
 class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the log about an answer. `lamina.gateway.misses` has what would be if nothing were cut.
+    """What is known of an answer. `lamina.gateway.misses` measures what would be if nothing were cut.
 
     `full` is what `input` would be. `unchanged` of its tokens stand before the first thing that was lowered.
     As the gateway counts, the request has `counted` tokens, of which the request before it did not have `new`
@@ -241,8 +247,58 @@ class MeasuredConversation(msgspec.Struct, frozen=True, kw_only=True):
         return MeasuredConversation(answer=answer, uncut=uncut, growth=self.growth.add(answer, self.answer))
 
 
+def list_cut_savings(calls: Iterable[RecordedCall]) -> list[float | None]:
+    """What each request of a record cost less than with nothing cut, in USD; None where nobody knows.
+
+    Without lamina nothing would be recalled, so a request whose answer recalled something saved nothing.
+    """
+    savings: list[float | None] = []
+    conversation = MeasuredConversation()
+    for call in calls:
+        answer = _read_call(call)
+        if answer is None:
+            savings.append(None)
+            continue
+        uncut = UncutRequest.measure(answer, conversation)
+        conversation = conversation.follow(answer, uncut)
+        savings.append(_subtract_cost(uncut, answer))
+    return savings
+
+
+def _subtract_cost(uncut: UncutRequest, answer: AnsweredRequest) -> float | None:
+    """What a request would have cost with nothing cut, less what it did cost."""
+    paid = price_usage(answer.usage, answer.model, dialect=answer.dialect, at=answer.at)
+    whole: float | None = 0.0
+    if not answer.recalled:
+        whole = price_usage(uncut.report(answer), answer.model, dialect=answer.dialect, at=answer.at)
+    if paid is None or whole is None:
+        return None
+    return whole - paid
+
+
+def _read_call(call: RecordedCall) -> AnsweredRequest | None:
+    """The answer to a recorded request; None if it has none, or no door has measured it."""
+    answer = call.answer
+    if answer is None or answer.usage is None or not answer.account:
+        return None
+    facts = {
+        **msgspec.structs.asdict(answer.usage),
+        **answer.account,
+        "conversation": "",
+        "at": answer.at,
+        "model": call.request.model,
+        "dialect": call.request.dialect,
+        "cut": call.request.is_cut,
+        "recalled": answer.recalled,
+    }
+    try:
+        return msgspec.convert(facts, AnsweredRequest)
+    except msgspec.ValidationError:
+        return None  # fields of another release
+
+
 class CostWithout:
-    """What requests would have cost without lamina: every surface that says so asks here.
+    """The sum over requests without lamina.
 
     `amount` is the sum. `marked` is what they would have cost with the cache markers that lamina placed, and
     nothing cut: the two differ where the client marks nothing. If a request would not have fitted the window
@@ -287,20 +343,27 @@ class CostWithout:
         """In USD; None if it is not known."""
         return None if self._too_long else self._marked.amount
 
+    def saved_by_cuts(self, cost: float | None) -> float | None:
+        """What cuts saved of the requests that did `cost`, in USD; None if it is not known."""
+        if self.marked is None or cost is None:
+            return None
+        return self.marked - cost
+
     def describe(self, cost: float | None, *, cuts: int) -> str:
         """The sum in words, beside what the requests did `cost` with so many cuts."""
         if self._too_long:
             return f"not known: {self._too_long}"
         text = str(self._sum)
-        if self.amount is None or self.marked is None or cost is None:
+        cut_saving = self.saved_by_cuts(cost)
+        if self.amount is None or self.marked is None or cut_saving is None:
             return text
         if self._unknown_reads:
             first_cuts = count_noun(self._unknown_reads, "request")
             text += f" at most: what the cache held before {first_cuts} with a first cut is not known"
         elif self.amount != self.marked and not self._has_unknown_shares:
             saved_by_cuts = "nothing was cut"
-            if cuts or self.marked != cost:
-                saved_by_cuts = f"its cuts {_describe_saving(self.marked - cost)}"
+            if cuts or cut_saving:
+                saved_by_cuts = f"its cuts {_describe_saving(cut_saving)}"
             saved = _describe_saving(self.amount - self.marked)
             text += f": the cache breakpoints that lamina placed {saved}; {saved_by_cuts}"
         elif not cuts and self.amount == cost:
