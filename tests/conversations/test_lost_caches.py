@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lamina.caches import Tally
@@ -19,8 +21,8 @@ from lamina.diagnose import Difference
 MODEL = "claude-opus-4-6"
 
 
-def answered(read: int, written: int, *, cut: CutNote | None = None, at: float | None = None) -> PaidCall:
-    return PaidCall(tally=Tally(read=read, written=written), model=MODEL, cut=cut, at=at)
+def answered(read: int, written: int, **fields: Any) -> PaidCall:
+    return PaidCall(tally=Tally(read=read, written=written), model=MODEL, **fields)
 
 
 def cut_from(before: int, after: int, *, reason: str = "over the trigger", lowered: int = 3) -> CutNote:
@@ -42,9 +44,22 @@ def test_a_cut_of_lamina_is_no_lost_cache_and_says_what_it_cost_and_saved() -> N
     one_read = calls[0].price(Tally(read=14_000))
     assert one_read is not None
     assert first.saved == pytest.approx(3 * one_read), "three requests until the next cut"
-    assert second.saved == pytest.approx(one_read)
+    assert second.saved == pytest.approx(2 * one_read), "what the first one left out stays left out"
     assert first.dollars == pytest.approx(second.dollars)
     assert count_losses([first, second]) == 0
+
+
+def test_a_cut_saved_what_nothing_cut_would_have_cost_more() -> None:
+    """Where the record tells what each request would have cost, the savings of all cuts are that sum."""
+    calls = [
+        answered(0, 20_000, saving=0.0),
+        answered(2_000, 6_000, cut=cut_from(22_000, 8_000), saving=-0.02),
+        answered(8_000, 1_000, saving=0.03),
+        answered(9_000, 1_000, saving=0.04),
+        answered(2_000, 6_000, cut=cut_from(22_000, 8_000), saving=-0.01),
+    ]
+    saved = sum((loss.saved or 0.0) - (loss.dollars or 0.0) for loss in find_losses(calls))
+    assert saved == pytest.approx(0.04)
 
 
 def test_what_the_caller_changed_is_a_loss_of_the_client() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 import pytest
 
 from lamina.conversations.costs import price_usage
+from lamina.conversations.uncut_requests import MeasuredConversation, UncutRequest
 from lamina.core import Cut
 from lamina.core.entries import find_logged
 from lamina.core.values import Budget, Ledger
@@ -15,7 +17,6 @@ from lamina.dialects import Tool, Usage
 from lamina.fitting import Fitted, Policy, RequestMemo, fit_request
 from lamina.fitting.own_tools import OwnTool
 from lamina.gateway import AnsweredRequest, GatewayAccount
-from lamina.gateway.answered_requests import MeasuredConversation, UncutRequest
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.misses import measure_uncut
 from lamina.models import AS_OF, model
@@ -89,6 +90,45 @@ def test_what_a_cache_misses_it_would_have_missed_as_well() -> None:
     )
 
 
+def test_a_client_that_marks_nothing_would_have_paid_for_every_token() -> None:
+    """The cache keeps what is marked, and lamina alone marked it. What it saved has two parts."""
+    account = account_of(
+        answer(unmarked=True, input=50_000, written=50_000),
+        answer(unmarked=True, input=60_000, cached=50_000, written=10_000),
+        answer(unmarked=True, input=3_000, full=61_000, new=1_000, written=3_000, cut=True),
+    )
+    sent = [Usage(input=tokens, output=10) for tokens in (50_000, 60_000, 61_000)]
+    marked = sum_prices(
+        Usage(input=50_000, written=50_000, output=10),
+        Usage(input=60_000, cached=50_000, written=10_000, output=10),
+        Usage(input=61_000, cached=60_000, written=1_000, output=10),
+    )
+    assert account.cost is not None
+    assert account.cost_without == pytest.approx(sum_prices(*sent))
+    assert account.write_lines()[2] == (
+        f"without lamina: ${sum_prices(*sent):.4f} ({DATE}): the cache breakpoints that lamina placed saved "
+        f"${sum_prices(*sent) - marked:.4f}; its cuts saved ${marked - account.cost:.4f}"
+    )
+
+
+def test_what_markers_and_cuts_saved_is_told_as_it_was() -> None:
+    """A cut that saved nothing yet, no cut at all, and a marker that cost more than it saved."""
+    first = answer(unmarked=True, input=5_000, written=5_000)
+    alone = account_of(first)
+    assert alone.cost is not None
+    assert alone.cost_without == pytest.approx(sum_prices(Usage(input=5_000, output=10)))
+    dearer = alone.cost - alone.cost_without
+    assert alone.write_lines()[2].endswith(
+        f": the cache breakpoints that lamina placed cost ${dearer:.4f} more; nothing was cut"
+    )
+    cut = answer(unmarked=True, input=4_900, full=5_500, new=500, written=4_900, cut=True)
+    resumed = account_of(answer(unmarked=True, input=3_000, full=6_000, written=3_000, cut=True))
+    full_price = sum_prices(Usage(input=6_000, output=10))  # what the cache held would not have mattered
+    assert resumed.write_lines()[2] == f"without lamina: ${full_price:.4f} ({DATE})"
+    line = account_of(first, cut).write_lines()[2]
+    assert re.search(r"its cuts cost \$[0-9.]+ more$", line), line
+
+
 def test_what_is_not_known_is_said() -> None:
     unpriced = account_of(answer(), answer(model="no-such-model"))
     assert unpriced.cost is None
@@ -115,6 +155,21 @@ def test_what_is_not_known_is_said() -> None:
     assert silent.write_lines()[0].endswith(" answered; 2 answers did not report any")
     known = f"at least ${priced:.4f} ({DATE})"
     assert silent.write_lines()[1] == f"cost: {known}: an answer did not report its tokens"
+
+
+def test_without_lamina_is_not_known_once_a_request_would_not_have_fitted() -> None:
+    """A sum of the requests that fit would stand below the cost of all, as if lamina had made them dearer."""
+    window = model(MODEL).budget.window
+    lines = [
+        answer(input=window // 2, written=window // 2),
+        answer(input=20_000, full=window - 1, new=window // 2, written=20_000, cut=True),
+        answer(input=30_000, cached=20_000, written=10_000),
+        answer(input=40_000, cached=30_000, written=10_000),
+    ]
+    for count in range(3, len(lines) + 1):
+        line = account_of(*lines[:count]).write_lines()[2]
+        assert re.fullmatch(r"without lamina: not known: a request .* more than the window of .*", line), line
+    assert account_of(*lines[:2]).cost_without is not None
 
 
 def test_how_a_call_was_served_is_priced_or_named() -> None:
@@ -351,6 +406,31 @@ def test_the_lines_of_an_earlier_run_are_the_past_of_its_conversations() -> None
             Usage(input=7_000, cached=6_500, written=500, output=10),
         )
     )
+
+
+def test_the_last_lines_cost_what_they_cost_in_the_sum_of_all() -> None:
+    """`lamina tail` adds up the last lines alone. The ones before them say what was left out of these."""
+    lines = [
+        answer(input=5_000, written=5_000),
+        answer(input=6_000, cached=5_000, written=1_000),
+        answer(input=3_000, full=7_000, new=1_000, written=3_000, cut=True),
+        answer(input=4_000, cached=3_000, written=1_000),
+        answer(input=4_500, cached=4_000, written=500),
+    ]
+    encoded = [msgspec.json.encode({"event": "answered", **msgspec.structs.asdict(line)}) for line in lines]
+    whole = account_of(*lines).cost_without
+    assert whole is not None
+    for earlier in range(len(lines)):
+        account = GatewayAccount()
+        for line in (b"INFO: started", b'{"event": "answered"}', *encoded[:earlier]):
+            account.learn_line(line)
+        for line in encoded[earlier:]:
+            account.read_line(line)
+        assert account.requests == len(lines) - earlier
+        before = account_of(*lines[:earlier]).cost_without
+        assert before is not None
+        assert account.cost_without == pytest.approx(whole - before)
+        assert "nothing was cut" not in account.write_lines()[2]
 
 
 def test_the_first_requests_of_sub_agents_are_told_apart() -> None:

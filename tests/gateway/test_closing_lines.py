@@ -18,12 +18,16 @@ import pytest
 from lamina import Budget
 from lamina.caches import rules_for
 from lamina.caches.prices import fill_prices
+from lamina.conversations.store import WORKSPACE
 from lamina.core.text.clipping import count_units
 from lamina.gateway import GatewayAccount
 from lamina.gateway.journal import read_journal
+from lamina.inspector.views import show_session
 from lamina.models import model as facts_of
 from lamina.models import price_of
 from tests.cli.running import run
+from tests.conversations.recorded_talk import StoreAsker
+from tests.conversations.truth import drop_markers, open_inspector
 from tests.gateway.growing import HEADERS, dump, messages_request
 from tests.gateway.running import open_client, proxied, run_gateway, settings_for, until
 from tests.gateway.test_run import Finished, grow
@@ -86,6 +90,25 @@ class CachingStub(Stub):
         }
 
 
+class MarkedStub(CachingStub):
+    """An upstream that caches as Anthropic does: only what a request marks."""
+
+    def _report(self, request: dict[str, Any]) -> dict[str, Any]:
+        usage = super()._report(drop_markers(request))
+        if "cache_control" in json.dumps(request):
+            return usage
+        self._sent.pop()
+        tokens = usage["input_tokens"] + usage["cache_read_input_tokens"]
+        tokens += usage["cache_creation_input_tokens"]
+        nothing = {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0}
+        return usage | {
+            "input_tokens": tokens,
+            "cache_read_input_tokens": 0,
+            "cache_creation_input_tokens": 0,
+            "cache_creation": nothing,
+        }
+
+
 def replay_calls(calls: list[dict[str, Any]], file: Path) -> dict[str, Any]:
     """The headline of `lamina replay` over requests and their answers."""
     file.write_text("".join(json.dumps(call) + "\n" for call in calls))
@@ -130,11 +153,14 @@ class PlayedRun(NamedTuple):
     calls: list[dict[str, Any]]
 
 
-async def play_run(stub: CachingStub, store: Path, steps: range, *, size: int = 2_000) -> PlayedRun:
+async def play_run(
+    stub: CachingStub, store: Path, steps: range, *, size: int = 2_000, **policy: Any
+) -> PlayedRun:
     """Play the requests of these steps through a gateway of their own, which ends after them."""
     seen_before = len(stub.calls)
     journal = store.with_suffix(".jsonl")
-    settings = settings_for(stub, store, upstream={"budget": Budget(window=8_000, reserve=500)})
+    upstream = {"budget": Budget(window=8_000, reserve=500), **policy}
+    settings = settings_for(stub, store, upstream=upstream, keep="all")
     async with run_gateway(settings, journal_path=journal) as gateway, open_client() as client:
         for step in steps:
             body = dump(messages_request(step, size=size))
@@ -149,9 +175,11 @@ async def play_run(stub: CachingStub, store: Path, steps: range, *, size: int = 
     return PlayedRun(account, stub.calls[seen_before:])
 
 
-def list_direct_calls(steps: range, *, size: int) -> list[dict[str, Any]]:
+def list_direct_calls(
+    steps: range, *, size: int = 2_000, stub: CachingStub | None = None
+) -> list[dict[str, Any]]:
     """The same requests of a client that talks to the upstream itself."""
-    direct = CachingStub()
+    direct = stub or CachingStub()
     for step in range(steps.stop):
         direct.answer_request(messages_request(step, size=size))
     return direct.calls[steps.start :]
@@ -218,3 +246,44 @@ def test_a_fresh_run_and_a_resumed_one_agree_with_their_upstream(
     if recalls:  # one of the three is enough to compare with `lamina replay`
         replayed = replay_calls(resumed.calls, tmp_path / "resumed.jsonl")
         assert resumed.account.cost == pytest.approx(replayed["before"], rel=0.001)
+
+
+@pytest.mark.parametrize("steps", [8, 32])
+def test_without_lamina_a_client_that_marks_nothing_pays_what_it_pays_without_lamina(
+    tmp_path: Path, steps: int
+) -> None:
+    """In the short session nothing is cut: the markers that the gateway places save all that is saved."""
+
+    async def play() -> PlayedRun:
+        async with serve_stub(MarkedStub(recalls=False)) as stub:
+            return await play_run(stub, tmp_path / "g.db", range(steps), breakpoints="auto")
+
+    played = asyncio.run(play())
+    direct_calls = list_direct_calls(range(steps), stub=MarkedStub(recalls=False))
+    assert bool(played.account.cuts) is (steps == 32)
+    assert played.account.cost == pytest.approx(price_calls(played.calls), rel=0.001)
+    assert played.account.cost_without == pytest.approx(price_calls(direct_calls), rel=0.02)
+    assert "cache breakpoints that lamina placed saved $" in played.account.write_lines()[2]
+
+
+@pytest.mark.parametrize(("stub", "breakpoints"), [(CachingStub, "keep"), (MarkedStub, "auto")])
+def test_what_cuts_saved_is_one_figure(stub: type[CachingStub], breakpoints: str, tmp_path: Path) -> None:
+    """In the closing lines, in `lamina replay`, and on the page of the session."""
+    store = tmp_path / "g.db"
+
+    async def play() -> PlayedRun:
+        async with serve_stub(stub()) as upstream:
+            return await play_run(upstream, store, range(32), breakpoints=breakpoints)
+
+    account = asyncio.run(play()).account
+    assert account.cuts
+    assert account.recalls
+    assert account.saved_by_cuts is not None
+    done = run("replay", "--store", store, "--policy", "none", "--jobs", "1", "--json", "-")
+    assert done.code == 0, done.err
+    cuts = json.loads(done.out)["headline"]["cut_sum"]
+    assert cuts["saved"] - cuts["cost"] == pytest.approx(account.saved_by_cuts)
+    inspector = open_inspector(StoreAsker(store), WORKSPACE)
+    [summary] = inspector.sessions.summaries()
+    losses = [call["loss"] for call in show_session(inspector, summary.id)["calls"] if call["cut"]]
+    assert sum(loss["saved"] for loss in losses) == pytest.approx(cuts["saved"])

@@ -23,7 +23,7 @@ from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.upstreams import Upstream
 from lamina.stores import open_store
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
-from tests.gateway.running import make_conversation, open_client, run_gateway, settings_for
+from tests.gateway.running import make_conversation, open_client, run_gateway, settings_for, until
 from tests.gateway.upstream_stub import run_stub
 
 pytestmark = pytest.mark.anyio
@@ -189,3 +189,30 @@ def test_a_cache_that_keeps_everything_gets_no_markers(
     dialect: str, profile: str, request_body: Json
 ) -> None:
     assert not plans_markers(make_incoming(request_body, dialect, profile, breakpoints="auto"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "breakpoints", "unmarked"),
+    [
+        ({}, "auto", True),
+        ({}, "plan", True),
+        ({}, "keep", False),  # what the cache gave is what it gives without lamina
+        ({"cache_control": MARKER}, "auto", False),
+        ({"system": [{"type": "text", "text": "Be brief.", "cache_control": MARKER}]}, "auto", False),
+        ({"system": [{"type": "text", "text": "Be brief.", "cache_control": MARKER}]}, "plan", False),
+    ],
+)
+async def test_the_log_says_whether_all_markers_are_lamina_s(
+    fields: dict[str, Any], breakpoints: Breakpoints, *, unmarked: bool
+) -> None:
+    """Without lamina such a client pays for every token."""
+    async with run_stub() as stub:
+        settings = settings_for(stub, upstream={"breakpoints": breakpoints})
+        async with run_gateway(settings) as gateway, open_client() as client:
+            url = f"{gateway.url}/v1/messages"
+            async with client.post(url, data=dump(messages_request(6) | fields), headers=HEADERS) as answer:
+                assert answer.status == 200, await answer.text()
+                await answer.read()
+            assert await until(lambda: bool(gateway.events("answered")))
+            [line] = gateway.events("answered")
+    assert line["unmarked"] is unmarked

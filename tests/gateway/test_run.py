@@ -15,12 +15,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lamina.cli.doctor_checks import check_client
 from lamina.cli.run import find_inspector, run_client
 from lamina.cli.serve import apply_arguments, choose_run_window, describe_window
 from lamina.errors import BadInput
 from lamina.fitting import Policy
 from lamina.gateway import GatewayAccount, GatewaySettings
-from lamina.gateway.clients import find_client, point_client, read_direct_urls
+from lamina.gateway.clients import (
+    OWN_ADDRESSES,
+    explain_bypass,
+    find_client,
+    point_client,
+    read_direct_urls,
+)
 from lamina.gateway.config import DEFAULT_UPSTREAMS
 from lamina.gateway.supervisor import GatewayNotStarted, GatewaySupervisor
 from tests.cli.running import run
@@ -28,7 +35,7 @@ from tests.gateway.growing import dump, messages_request
 from tests.gateway.running import proxied, settings_for, until
 from tests.gateway.test_conversations import post, twin_of
 from tests.gateway.test_restart import once_each, post_until_answered
-from tests.gateway.upstream_stub import SAID, Stub, run_stub
+from tests.gateway.upstream_stub import SAID, Stub, answer_with, run_stub
 
 pytestmark = pytest.mark.anyio
 
@@ -217,7 +224,28 @@ async def test_signals_reach_the_client_and_its_end_is_the_end(tmp_path: Path) -
     process.send_signal(signal.SIGTERM)
     done = await running.finish()
     assert done.code == 33
-    assert done.lines[0].startswith("0 requests in 0 conversations")
+    assert done.lines == [explain_bypass(sys.executable)], "a client that asked nothing cost nothing"
+
+
+def test_a_client_that_goes_past_lamina_is_told_what_to_set() -> None:
+    """Its session was not free: nobody knows what it cost."""
+    page = (ROOT / "docs" / "clients.md").read_text()
+    for name, advice in OWN_ADDRESSES.items():
+        assert advice in {line.next_step for line in check_client(name, 0, None, {})}
+        assert explain_bypass(f"/usr/bin/{name}").endswith(f"past lamina; {advice}")
+        assert f"| `{name}`" in page
+    assert "ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL" in explain_bypass("agent")
+    assert "the argument -c" in explain_bypass("codex")
+    assert "OPENCODE_CONFIG_CONTENT" in explain_bypass("opencode")
+
+
+async def test_what_was_refused_did_not_go_past_lamina(tmp_path: Path) -> None:
+    """The upstream refuses the only request."""
+    async with run_stub() as stub:
+        stub.faults.append(answer_with({"error": "no such key"}, status=401))
+        done = await Running(tmp_path, "--keep", "nothing", ANTHROPIC_BASE_URL=stub.url).finish("ask")
+    assert "lamina: 0 requests in 0 conversations, 0 cuts, 1 refused" in done.err
+    assert "went past lamina" not in done.err
 
 
 def test_a_signal_while_the_client_starts_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_the_requests_of_a_past_gateway_are_printed_with_cuts_and_money(tmp_path
             settings = settings_for(stub, store, **SMALL)
             assert find_journal(settings, {}) == lines
             async with run_gateway(settings, journal_path=lines) as gateway, open_client() as client:
-                for steps in (0, 3, 20):
+                for steps in (0, 3, 20, 21):
                     await post(client, gateway.url, messages_request(steps, model="claude-sonnet-5"))
 
     asyncio.run(converse())
@@ -47,16 +47,18 @@ def test_the_requests_of_a_past_gateway_are_printed_with_cuts_and_money(tmp_path
     day, talk, *requests = printed.out.splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", day)
     assert "claude-sonnet-5" in talk
-    assert len(requests) == 4
+    assert len(requests) == 5
     assert "cut 1, over the trigger: " in requests[2]
     assert "$" in requests[-1]
     assert [line for line in printed.out.splitlines() if len(line) > 80] == []
-    assert "lamina: 3 requests in 1 conversation, 1 cut; " in printed.err
+    assert "lamina: 4 requests in 1 conversation, 1 cut; " in printed.err
     assert "lamina: window of claude-sonnet-5: " in printed.err
     assert "as it was set; the largest request had" in printed.err
-    assert len(run("tail", "--store", store, "--once", "-n", "1").out.splitlines()) == 3
+    last = run("tail", "--store", store, "--once", "-n", "1")
+    assert len(last.out.splitlines()) == 3
+    assert "nothing was cut" not in last.err
     events = [json.loads(line) for line in run("tail", lines, "--once", "--json").out.splitlines()]
-    assert [event["event"] for event in events] == ["answered", "answered", "cut", "answered"]
+    assert [event["event"] for event in events] == ["answered", "answered", "cut", "answered", "answered"]
 
 
 def test_hostile_and_foreign_lines_are_harmless() -> None:

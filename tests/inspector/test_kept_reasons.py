@@ -19,6 +19,7 @@ from lamina.conversations.store import WORKSPACE, ConversationState
 from lamina.core.tokens import BYTES4
 from lamina.errors import LaminaError
 from lamina.inspector import Inspector, Sessions, stored_sessions
+from lamina.inspector.comparisons import compare_requests
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
 from lamina.inspector.sent_conversations import SentConversation
@@ -26,14 +27,10 @@ from lamina.inspector.sent_requests import SentRequests
 from lamina.inspector.stored_sessions import StoredSessions
 from lamina.inspector.views import show_session
 from lamina.stores import open_store
-from lamina.wrapped import last_fitted
+from lamina.wrapped import conversation, last_fitted
+from tests.cli.running import run
 
 STORY = "Part {} of the story. " * 40
-
-
-def answer(**_: Any) -> Any:
-    usage = SimpleNamespace(prompt_tokens=2_400, completion_tokens=9, prompt_tokens_details=None)
-    return SimpleNamespace(usage=usage)
 
 
 def ask_store(store: Path, operation: Any, /) -> Any:
@@ -44,14 +41,27 @@ def ask_store(store: Path, operation: Any, /) -> Any:
     return anyio.run(ask)
 
 
-def talk(store: Path) -> tuple[Inspector, Any]:
-    """A wrapped client that keeps what was lowered, until several cuts were made; its record, opened."""
+def talk(store: Path, *, name: str = "", silent_at: int = -1) -> tuple[Inspector, Any]:
+    """A wrapped client that keeps what was lowered, until several cuts were made; its record, opened.
+
+    One answer may report nothing.
+    """
+    answers = 0
+
+    def answer(**_: Any) -> Any:
+        nonlocal answers
+        answers += 1
+        usage = SimpleNamespace(prompt_tokens=2_400, completion_tokens=9, prompt_tokens_details=None)
+        return SimpleNamespace(usage=None if answers - 1 == silent_at else usage)
+
     bare = SimpleNamespace(
         chat=SimpleNamespace(completions=SimpleNamespace(create=answer)), close=lambda: None
     )
     client: Any = lamina.wrap(
         bare, budget=Budget(window=4_000, reserve=500), policy=Policy(counter=BYTES4), store=str(store)
     )
+    if name:
+        client = conversation(client, name)
     history = [{"role": "user", "content": "Go on."}]
     for part in range(14):
         client.chat.completions.create(model="gpt-4o", messages=history)
@@ -86,6 +96,50 @@ def test_before_the_first_cut_nothing_is_left_out(tmp_path: Path) -> None:
     [summary] = inspector.sessions.summaries()
     shown = show_request(inspector, summary.id, 0)
     assert (shown["entries"], shown["has_reasons"]) == ([], True)
+
+
+def test_two_requests_are_compared_by_what_the_record_has(tmp_path: Path) -> None:
+    """The third question of the page: why a request cost what it did. The default keeps no bodies."""
+    inspector, _ = talk(tmp_path / "chats.db")
+    [summary] = inspector.sessions.summaries()
+    for call in show_session(inspector, summary.id)["calls"][1:]:
+        answer = compare_requests(inspector, summary.id, call["number"] - 1, call["number"])
+        assert answer["note"] == (
+            'this store keeps only what was left out; policy.keep = "all" keeps requests and answers'
+        )
+        assert (answer["rows"], answer["first_byte"]) == ([], None)
+        if call["cut"]:
+            assert answer["cause"] == "cut"
+            assert call["cut"] in answer["sentence"]
+        else:
+            assert answer["cause"] == (call["loss"]["cause"] if call["loss"] else "not kept")
+        assert answer["reported"]["loss"] == call["loss"]
+        assert answer["reported"]["read"] == call["read"]
+
+
+def test_one_answer_without_usage_leaves_the_cost_of_all_others(tmp_path: Path) -> None:
+    inspector, _ = talk(tmp_path / "chats.db", silent_at=13)
+    [summary] = inspector.sessions.summaries()
+    shown = show_session(inspector, summary.id)
+    known = [call["dollars"] for call in shown["calls"] if call["dollars"] is not None]
+    assert len(known) == len(shown["calls"]) - 1
+    assert summary.dollars == shown["totals"]["dollars"] == pytest.approx(sum(known))
+    assert summary.is_at_least
+    assert shown["totals"]["is_at_least"]
+    whole, _ = talk(tmp_path / "whole.db")
+    [summary] = whole.sessions.summaries()
+    assert not summary.is_at_least
+    assert not show_session(whole, summary.id)["totals"]["is_at_least"]
+
+
+def test_a_named_conversation_is_shown_by_its_name(tmp_path: Path) -> None:
+    store = tmp_path / "chats.db"
+    talk(store, name="shop-1")
+    for name in ("shop-1", "name:shop-1"):
+        shown = run("conversations", "show", name, "--store", store)
+        assert shown.code == 0, shown.err
+        assert "is taken for" in shown.err
+    assert run("conversations", "show", "shop", "--store", store).code == 4
 
 
 def test_the_record_keeps_no_word_of_a_digest(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from lamina.cli.stored_sessions import LogSource
 from lamina.inspector import Inspector, Sessions, request_views, segment_views, views
+from lamina.inspector.logged_sessions import usages_by_call
 from lamina.sessions import Session
 from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session
 
@@ -47,7 +49,24 @@ def test_what_records_lack_is_one_estimated_block(tmp_path: Path) -> None:
     shown = views.show_session(inspector, parent.id)
     first = shown["calls"][0]
     assert not shown["head_recorded"]
-    assert abs(shown["unrecorded"] + first["tokens"] - first["reported"]) < 20
+    assert shown["unrecorded"] + first["tokens"] == first["reported"]
+
+
+@pytest.mark.parametrize("rules", ["", "anthropic"])
+def test_a_session_has_one_size_which_is_the_reported_one(tmp_path: Path, rules: str) -> None:
+    """In the list, on the page, and in the sum of the entries of each request; whatever the rules."""
+    inspector = open_inspector(write_agent_log(tmp_path))
+    for summary in inspector.sessions.summaries():
+        shown = views.show_session(inspector, summary.id, rules=rules)
+        sizes = [call["tokens"] + shown["unrecorded"] for call in shown["calls"]]
+        usages = usages_by_call(inspector.sessions.get(summary.id))
+        assert sizes == [usage.total for usage in usages if usage is not None]
+        assert summary.tokens == shown["totals"]["largest"] + shown["unrecorded"]
+        for call in shown["calls"]:
+            assert sum(call["layers"].values()) <= call["tokens"]
+            request = request_views.show_request(inspector, summary.id, call["number"], rules=rules)
+            parts = sum(row["tokens"] for row in request["entries"]) + request["tools"] + request["other"]
+            assert parts == call["tokens"]
 
 
 def test_sub_agents_stand_under_their_parent(tmp_path: Path) -> None:

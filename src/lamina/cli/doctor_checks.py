@@ -61,9 +61,11 @@ def check_client(
 
     A window of 0 is none. Without settings, nothing is known of the upstreams.
     """
-    from lamina.gateway.clients import find_client  # noqa: PLC0415 - an extra
+    from lamina.gateway.clients import OWN_ADDRESSES, find_client  # noqa: PLC0415 - an extra
 
     yield _check_program(name)
+    if name in OWN_ADDRESSES:
+        yield remark("address", "lamina run alone does not reach it", next_step=OWN_ADDRESSES[name])
     row = find_client(name)
     yield _check_key(row, settings, environment)
     yield from _check_variables(row, environment)

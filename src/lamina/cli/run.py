@@ -132,7 +132,7 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
         code = _run_pointed(command, gateway.url, read_size(arguments))
     if gateway.restarts:
         tell(f"lamina: the gateway died and was started again ({gateway.restarts})")
-    _print_account(account)
+    _print_account(account, command[0])
     inspector = find_inspector(settings, "", command[0])
     if account.requests and inspector:
         tell(f"lamina: what the model saw: {inspector}")
@@ -315,6 +315,11 @@ def _read_earlier_lines(settings: GatewaySettings) -> Iterator[Mapping[str, Any]
         yield from read_journal(path)
 
 
-def _print_account(account: GatewayAccount) -> None:
+def _print_account(account: GatewayAccount, client: str) -> None:
+    from lamina.gateway.clients import explain_bypass  # noqa: PLC0415 - an extra
+
+    if account.is_empty:
+        tell(f"lamina: {explain_bypass(client)}")
+        return
     for line in account.write_lines():
         tell(f"lamina: {line}")

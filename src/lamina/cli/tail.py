@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -78,21 +79,27 @@ def _follow(
     arguments: argparse.Namespace, account: GatewayAccount, print_event: Callable[[Mapping[str, Any]], None]
 ) -> None:
     """Print the last events that are there, and then each that comes."""
-    for line in _read_lines(arguments):
+    for line in _read_lines(arguments, account.learn_line):
         event = account.read_line(line)
         if event is not None:  # a warning of a server, say, is no event
             print_event(event)
 
 
-def _read_lines(arguments: argparse.Namespace) -> Iterator[bytes]:
-    """The last lines that are there, and then each that comes; without an end, unless with --once."""
+def _read_lines(arguments: argparse.Namespace, learn: Callable[[bytes], None]) -> Iterator[bytes]:
+    """The last lines that are there, and then each that comes; without an end, unless with --once.
+
+    What stands before the last lines is only learnt.
+    """
     if arguments.file == "-":
         yield from _read_stdin()
         return
     path = _find_file(arguments)
     with JournalReader(path) as reader:
-        last_lines: deque[bytes] = deque(reader.read_older(), maxlen=arguments.last)
-        last_lines.extend(reader.read_new())
+        last_lines: deque[bytes] = deque()
+        for line in chain(reader.read_older(), reader.read_new()):
+            last_lines.append(line)
+            if len(last_lines) > arguments.last:
+                learn(last_lines.popleft())
         yield from last_lines
         if arguments.once:
             return

@@ -121,6 +121,13 @@ class CostSum:
             return None
         return self._sum
 
+    @property
+    def least(self) -> float | None:
+        """What is known of the sum; None if nothing is."""
+        if self._reason and not self._sum:
+            return None
+        return self._sum
+
     def __str__(self) -> str:
         if self._reason and not self._sum:
             return f"not known: {self._reason}"

@@ -79,11 +79,18 @@ async def list_names(store: Store, workspace: str) -> list[str]:
 
 
 async def resolve_name(store: Store, workspace: str, name: str) -> str:
-    """The full name of a conversation that is named by its beginning. Raises StoreError if there is none."""
+    """The full name of a conversation that is named by its beginning, or by its client.
+
+    Raises StoreError if there is none.
+    """
     names = await list_names(store, workspace)
     if name in names:
         return name
+    likeness = "begin so"
     alike = [each for each in names if each.startswith(name)]
+    if not alike:
+        likeness = "are of this client"
+        alike = await list_client_names(store, workspace, name)
     match alike:
         case [only]:
             return only
@@ -93,7 +100,7 @@ async def resolve_name(store: Store, workspace: str, name: str) -> str:
     names_alike = ", ".join(alike[:MOST_ALIKE])
     if len(alike) > MOST_ALIKE:
         names_alike += f" and {len(alike) - MOST_ALIKE:,} more"
-    raise BadInput(f"{len(alike):,} conversations begin so", place=name, hint=f"it is one of {names_alike}")
+    raise BadInput(f"{len(alike):,} conversations {likeness}", place=name, hint=f"it is one of {names_alike}")
 
 
 async def require_name(store: Store, workspace: str, name: str) -> None:

@@ -77,7 +77,8 @@ class PaidCall(msgspec.Struct, frozen=True, kw_only=True):
     """A request and what the provider reported of it. `at` is in seconds since 1970.
 
     `cut` is the one that was recorded for it, and `compacted` says that the client's log has a compaction
-    right before it.
+    right before it. `saving` is what it cost less than with nothing cut, in USD, None where that is not
+    known (`uncut_requests`).
     """
 
     tally: Tally
@@ -87,6 +88,7 @@ class PaidCall(msgspec.Struct, frozen=True, kw_only=True):
     tier: str = ""
     cut: CutNote | None = None
     compacted: bool = False
+    saving: float | None = None
 
     @property
     def rules(self) -> CacheRules:
@@ -112,7 +114,7 @@ class LostCache(msgspec.Struct, frozen=True, kw_only=True):
     `call` is its number from 1. `dollars` is what the tokens cost beyond reading them. `cause` is a fixed
     word, `why` says it in a sentence, and `advice` what to do. `by` is who did it: "client", "lamina",
     "expiry", PROVIDER, or "unknown" if the amounts alone are known. What lamina did is the price of a cut;
-    `saved` is then what the calls until the next cut cost less, since they did not read what was left out.
+    `saved` is then what the calls until the next cut cost less than with nothing cut, beside `dollars`.
     """
 
     call: int
@@ -175,7 +177,7 @@ def find_losses(calls: Sequence[PaidCall]) -> list[LostCache]:
         loss = find_loss(calls[:number], calls[number])
         assert loss is not None  # noqa: S101 - tokens were lost
         if loss.is_cut:
-            loss = msgspec.structs.replace(loss, saved=_sum_savings(calls, number))
+            loss = msgspec.structs.replace(loss, saved=_sum_savings(calls, number, loss))
         losses.append(loss)
     return losses
 
@@ -343,25 +345,41 @@ def _price_loss(call: PaidCall, tokens: int) -> float | None:
     return paid - read
 
 
-def _sum_savings(calls: Sequence[PaidCall], number: int) -> float | None:
-    """What the calls until the next cut cost less, since they did not read what this cut left out.
+def _sum_savings(calls: Sequence[PaidCall], number: int, loss: LostCache) -> float | None:
+    """What the calls until the next cut saved, before what this cut cost.
 
-    A cut from 20,000 to 5,000 tokens spares each of them a read of 15,000.
+    Where nobody knows what they would have taken with nothing cut, each is spared the read of what the cuts
+    until then left out: 15,000 tokens after a cut from 20,000 to 5,000.
     """
-    cut = calls[number].cut
-    if cut is None or cut.before <= cut.after:
+    is_known = calls[number].saving is not None
+    left_out = sum(_count_left_out(call) for call in calls[: number + 1])
+    if not left_out and not is_known:
         return None
-    spared = Tally(read=cut.before - cut.after)
     saved = 0.0
+    if is_known:  # what the cut cost is subtracted with its call
+        saved = loss.dollars or 0.0
     for at in range(number, len(calls)):
         call = calls[at]
-        if at > number and call.cut is not None and is_compaction(call.cut):
-            break
-        price = call.price(spared)
-        if price is None:
+        if at > number and _is_cut(call) and _count_lost(calls[at - 1], call):
+            break  # the next one has a line of its own
+        saving = call.saving
+        if saving is None:
+            saving = call.price(Tally(read=left_out))
+        if saving is None:
             return None
-        saved += price
+        saved += saving
     return saved
+
+
+def _is_cut(call: PaidCall) -> bool:
+    return call.cut is not None and is_compaction(call.cut)
+
+
+def _count_left_out(call: PaidCall) -> int:
+    """The tokens that a cut for this call left out."""
+    if call.cut is None or not _is_cut(call):
+        return 0
+    return max(call.cut.before - call.cut.after, 0)
 
 
 def _describe_span(seconds: float) -> str:

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
+    from lamina.conversations.uncut_requests import AnsweredRequest
     from lamina.gateway.account import GatewayAccount
-    from lamina.gateway.answered_requests import AnsweredRequest
     from lamina.gateway.config import GatewaySettings, load_gateway_settings
 
 __all__ = [
@@ -41,8 +41,8 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = name_lazily(
         __name__,
         {
+            "lamina.conversations.uncut_requests": "AnsweredRequest",
             "lamina.gateway.account": "GatewayAccount",
-            "lamina.gateway.answered_requests": "AnsweredRequest",
             "lamina.gateway.config": "GatewaySettings load_gateway_settings",
         },
     )

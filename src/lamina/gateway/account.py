@@ -1,9 +1,7 @@
 """What the requests of a gateway cost, and what they would have cost without it.
 
 The account is made of the lines of the gateway's log, so it holds exactly what upstreams reported. The price
-without lamina is a calculation: `answered_requests` says how long each request would have been, and how much
-of it the cache would have given back. The rest is paid as the real one paid it: as written if anything was
-written. Before the first cut of a conversation both are the same.
+without lamina is a calculation (`lamina.conversations.uncut_requests`).
 
 A request that would not have fitted the window of its model cannot have a price. If the first request of a
 conversation was cut already, nobody knows what the cache held of it: the sum takes it as not cached, and says
@@ -21,12 +19,16 @@ import msgspec
 from lamina.caches.lifetimes import PausedRequest
 from lamina.caches.prices import price_working
 from lamina.conversations.costs import NO_USAGE, CostSum, price_usage
+from lamina.conversations.uncut_requests import (
+    AnsweredRequest,
+    CostWithout,
+    MeasuredConversation,
+    UncutRequest,
+)
 from lamina.core.cut_target import PRICING, USUAL_PART
 from lamina.core.values import Preference
 from lamina.dialects.usage import Usage, count_noun
-from lamina.gateway.answered_requests import AnsweredRequest, MeasuredConversation, UncutRequest
 from lamina.gateway.journal import decode_event
-from lamina.models.facts import model_or_none
 
 _ENDS = ("answered", "answered without usage", "unanswered")
 """Events after which a request that was sent is done with."""
@@ -61,8 +63,7 @@ class GatewayAccount:
         self._sub_agents = _SubAgents()
         self._unanswered: set[str] = set()
         self._cost = CostSum()
-        self._cost_without = CostSum()
-        self._unknown_reads = 0
+        self._without = CostWithout()
         self._last: dict[str, MeasuredConversation] = {}
         self._windows: dict[str, _UsedWindow] = {}
         self._misses = _MissedCaches()
@@ -95,7 +96,7 @@ class GatewayAccount:
             case "answered without usage":
                 self._count_event(event)
                 self._cost.miss(NO_USAGE)
-                self._cost_without.miss(NO_USAGE)
+                self._without.miss(NO_USAGE)
             case "unanswered":
                 self.refused += 1
             case "retried":
@@ -144,7 +145,7 @@ class GatewayAccount:
         else:
             self.requests += 1
             self._uncut.add(answer, uncut)
-            self._add_without(answer, uncut)
+            self._without.add(answer, uncut)
 
     def _note_window(self, answer: AnsweredRequest) -> None:
         """Remember the window of this model, and its largest request."""
@@ -174,6 +175,12 @@ class GatewayAccount:
     def _find_last(self, answer: AnsweredRequest) -> MeasuredConversation:
         return self._last.get(answer.conversation) or self._last.get(answer.parent) or MeasuredConversation()
 
+    def learn_line(self, line: bytes) -> None:
+        """Take one earlier line of the log as the past of its conversation. Nothing of it is summed."""
+        answer = _read_answer(decode_event(line) or {})
+        if answer is not None:
+            self._follow(answer)
+
     def _learn_earlier(self, process: str) -> None:
         """Take the lines of earlier runs as the past of their conversations. Nothing of them is summed.
 
@@ -184,21 +191,19 @@ class GatewayAccount:
         events = self._read_earlier()
         self._read_earlier = None
         present_conversations = frozenset(self._last)
-        for event in events:
-            if event.get("event") != "answered":
-                continue
-            try:
-                answer = msgspec.convert(dict(event), AnsweredRequest)
-            except msgspec.ValidationError:
-                continue  # fields of another release
-            if answer.process == process or answer.conversation in present_conversations:
-                continue
-            self._follow(answer)
+        for answer in filter(None, map(_read_answer, events)):
+            if answer.process != process and answer.conversation not in present_conversations:
+                self._follow(answer)
 
     @property
     def broken_off(self) -> int:
         """How many requests were sent and have no line about an answer: the gateway was killed meanwhile."""
         return len(self._unanswered)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody asked a model."""
+        return not (self.requests or self.recalls or self.refused or self.broken_off)
 
     @property
     def cost(self) -> float | None:
@@ -207,16 +212,21 @@ class GatewayAccount:
 
     @property
     def cost_without(self) -> float | None:
-        """USD for the same requests with nothing cut; None if it is not known."""
-        return self._cost_without.amount
+        """USD for the same requests without lamina; None if it is not known."""
+        return self._without.amount
+
+    @property
+    def saved_by_cuts(self) -> float | None:
+        """USD that the cuts saved, less what they cost; None if it is not known."""
+        return self._without.saved_by_cuts(self.cost)
 
     def write_lines(self) -> list[str]:
         """The account in three lines, for a person, with one more for each thing that is seldom there."""
         return [
             self._describe_requests(),
             f"cost: {self._describe_cost()}",
-            f"without lamina: {self._describe_cost_without()}",
-            *self._uncut.list_better(self.cost, self.cost_without),
+            f"without lamina: {self._without.describe(self.cost, cuts=self.cuts)}",
+            *self._uncut.list_better(self.cost, self._without.marked),
             *self._list_remarks(),
         ]
 
@@ -248,17 +258,6 @@ class GatewayAccount:
         unlogged = count_noun(self.broken_off, "request")
         return f"{self._cost}; not in it: {unlogged} whose answer was not logged"
 
-    def _describe_cost_without(self) -> str:
-        text = str(self._cost_without)
-        if self.cost_without is None:
-            return text
-        if self._unknown_reads:
-            first_cuts = count_noun(self._unknown_reads, "request")
-            text += f" at most: what the cache held before {first_cuts} with a first cut is not known"
-        if self.requests and not self.cuts and self.cost_without == self.cost:
-            text += ", the same: nothing was cut"
-        return text
-
     def _list_remarks(self) -> Iterator[str]:
         """The lines about what is not in every account: windows, lost caches, sub-agents."""
         for window in self._windows.values():
@@ -280,32 +279,15 @@ class GatewayAccount:
             return ", or let the client ask for shorter answers (max_tokens)"
         return ""
 
-    def _add_without(self, answer: AnsweredRequest, uncut: UncutRequest) -> None:
-        """Add what a request would have cost with nothing cut."""
-        if uncut.tokens == answer.input and not uncut.is_recalled:
-            self._cost_without.add(answer.usage, answer.model, dialect=answer.dialect, at=answer.at)
-            return
-        facts = model_or_none(answer.model)
-        if facts is not None and uncut.tokens > facts.budget.window:
-            self._cost_without.miss(
-                f"a request would have had {uncut.tokens:,} tokens, more than the window of {answer.model}"
-            )
-            return
-        self._unknown_reads += uncut.read_is_unknown
-        written = 0
-        written_long = 0
-        if answer.written:
-            written = uncut.tokens - uncut.read
-            written_long = round(written * answer.written_long / answer.written)
-        usage = Usage(
-            input=uncut.tokens,
-            cached=uncut.read,
-            written=written,
-            written_long=written_long,
-            output=answer.output,
-            tier=answer.tier,
-        )
-        self._cost_without.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
+
+def _read_answer(event: Mapping[str, Any]) -> AnsweredRequest | None:
+    """An event about an answer; None if it is another, or has fields of another release."""
+    if event.get("event") != "answered":
+        return None
+    try:
+        return msgspec.convert(dict(event), AnsweredRequest)
+    except msgspec.ValidationError:
+        return None
 
 
 MOST_CUTS = 5
@@ -338,18 +320,18 @@ class _UncutConversations:
         output = Usage(output=answer.output, tier=answer.tier)
         self._answers += price_usage(output, answer.model, dialect=answer.dialect, at=answer.at) or 0.0
 
-    def list_better(self, cost: float | None, cost_without: float | None) -> Iterator[str]:
+    def list_better(self, cost: float | None, cost_uncut: float | None) -> Iterator[str]:
         """The setting that would have cost least, if that is less than what was paid.
 
         The simulation gives shares of what everything would have cost, since that is known better.
         """
         everything = self._price(None)
-        if cost is None or cost_without is None or not everything:
+        if cost is None or cost_uncut is None or not everything:
             return
         estimates: dict[Preference, float] = {}
         for prefer in PRICING:
             share = self._price(prefer) / everything
-            estimates[prefer] = self._answers + (cost_without - self._answers) * share
+            estimates[prefer] = self._answers + (cost_uncut - self._answers) * share
         best = min(PRICING, key=lambda prefer: estimates[prefer])
         if estimates[best] < BETTER * cost:
             yield f"with --window price --prefer {best}: about ${estimates[best]:.4f}, simulated"

@@ -127,6 +127,20 @@ OTHER = ClientRow(
 """Every command that is not in the table."""
 
 
+OWN_ADDRESSES: Mapping[str, str] = {
+    "cline": "start lamina serve, and run cline auth -p openai -b http://127.0.0.1:4949/v1",
+    "cn": "start lamina serve, and set apiBase: http://127.0.0.1:4949/v1 in ~/.continue/config.yaml",
+    "copilot": """lamina run -- sh -c 'COPILOT_PROVIDER_BASE_URL="$OPENAI_BASE_URL" copilot'""",
+    "crush": 'start lamina serve, and set "base_url": "http://127.0.0.1:4949/v1" in crush.json',
+    "grok": """lamina run --upstream https://api.x.ai -- sh -c 'GROK_BASE_URL="$OPENAI_BASE_URL" grok'""",
+    "kimi": 'start lamina serve, and set base_url = "http://127.0.0.1:4949/v1" in ~/.kimi-code/config.toml',
+    "nanocoder": 'start lamina serve, and set "baseUrl": "http://127.0.0.1:4949/v1" in agents.config.json',
+    "openhands": """lamina run -- sh -c 'LLM_BASE_URL="$OPENAI_BASE_URL" openhands --override-with-envs'""",
+    "pi": 'start lamina serve, and set "baseUrl": "http://127.0.0.1:4949" in ~/.pi/agent/models.json',
+}
+"""What to do for clients that read none of our variables, by the name of their program."""
+
+
 class ClientLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """A command and the environment that it is started with."""
 
@@ -154,6 +168,20 @@ def point_client(
     _exempt_from_proxies(changed)
     arguments = tuple(argument.replace("{url}", url) for argument in row.arguments)
     return ClientLaunch(command=(command[0], *arguments, *command[1:]), environment=changed)
+
+
+def explain_bypass(command: str) -> str:
+    """What to say of a client that sent nothing through its gateway, and how to point it there."""
+    name = PurePath(command).stem
+    row = find_client(command)
+    settings = [*row.variables]
+    if row.config_variable:
+        settings.append(row.config_variable)
+    if row.arguments:
+        settings.append(f"the argument {row.arguments[0]}")
+    told = f"it got the address by {', '.join(settings)}"
+    advice = OWN_ADDRESSES.get(name, f"{told}, and docs/clients.md lists clients that read it elsewhere")
+    return f"no request came from {name}: it asked no model, or its requests went past lamina; {advice}"
 
 
 def limit_output(window: int) -> int:

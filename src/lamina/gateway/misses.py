@@ -42,6 +42,7 @@ from lamina.fitting.request import Fitted
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.policies import choose_breakpoints, lacks_markers
 from lamina.gateway.sizes import ChosenWindow
 from lamina.telemetry import Telemetry
 
@@ -89,6 +90,7 @@ class MissReporter:
             "held_back": uncut.held_back,
             "gap": round(sent.gap, 1),
             "predicted": sent.predicted_read,
+            "unmarked": choose_breakpoints(incoming) != "keep" and lacks_markers(incoming),
         }
         window_facts: dict[str, Any] = {}
         if window is not None:

@@ -185,6 +185,11 @@ def plans_markers(incoming: IncomingRequest) -> bool:
     breakpoints = choose_breakpoints(incoming)
     if breakpoints != "auto":
         return breakpoints != "keep"
+    return lacks_markers(incoming)
+
+
+def lacks_markers(incoming: IncomingRequest) -> bool:
+    """Whether a request marks nothing for a cache that keeps only what is marked."""
     markers = incoming.dialect.cache.markers
     if markers is None:
         return False

@@ -25,9 +25,9 @@ from lamina.conversations.record import (
 )
 from lamina.conversations.recorder import CallRecorder
 from lamina.conversations.store import WORKSPACE, decode_state
+from lamina.conversations.uncut_requests import AnsweredRequest
 from lamina.errors import LaminaError
 from lamina.fitting.policy import Keep
-from lamina.gateway.answered_requests import AnsweredRequest
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.conversation_index import DOOR, LiveConversation
 from lamina.gateway.journal import Journal

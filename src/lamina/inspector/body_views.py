@@ -282,7 +282,7 @@ def show_raw_answer(inspector: Inspector, session_id: str, number: int) -> Json:
         answer = call.answer
         body = built.session.sent.record.answer_body(call)
     if answer is None or body is None:
-        raise BadInput(f"the answer to request {number} is not kept", place="request", hint=KEEP_ALL)
+        raise BadInput(f"the answer to request {number + 1} is not kept", place="request", hint=KEEP_ALL)
     return {"text": read_answer_text(body, answer), "content_type": answer.content_type}
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from lamina.core.build import build
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
-from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
+from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession, scale_envelope
 from lamina.inspector.last_used import LastUsed
 from lamina.inspector.logged_sessions import build_in_full, list_logged_calls
 from lamina.inspector.recorded_sessions import RecordedSession
@@ -32,7 +32,7 @@ _MOST_REQUESTS = 6
 _MOST_HISTORIES = 2
 """Recorded conversations whose segments are remembered by request."""
 
-KEEP_ALL = 'with keep = "all" in its settings, the gateway stores requests as they were sent'
+KEEP_ALL = 'with policy.keep = "all", requests and answers are stored as they went'
 """What to do if a store does not have the texts."""
 
 
@@ -63,7 +63,7 @@ class SessionBuilder:
         """One request. Raises BadInput if its body is not kept."""
         built_request = self.build_call(built, number)
         if not built_request.request:
-            raise BadInput(f"the body of request {number} is not kept", place="request", hint=KEEP_ALL)
+            raise BadInput(f"the body of request {number + 1} is not kept", place="request", hint=KEEP_ALL)
         return built_request
 
     def find_history(self, conversation: SentConversation) -> SentHistory:
@@ -81,7 +81,7 @@ def _list_calls(session: RecordedSession, rules: str) -> BuiltSession:
 
 def build_call(built: BuiltSession, number: int) -> BuiltRequest:
     """One call as it was sent."""
-    find_call(built, number)
+    call = find_call(built, number)
     if built.sent is not None:
         build = SentRequests(built.sent).read(number)
         return BuiltRequest(
@@ -94,7 +94,8 @@ def build_call(built: BuiltSession, number: int) -> BuiltRequest:
     chat = DIALECTS[CHAT].wire
     envelope = build_in_full(chat.parse(conversation.request(conversation.calls[number])), built.counter)
     model = {"model": conversation.trace.model} if conversation.trace.model else {}
-    return BuiltRequest(envelope=envelope, request={**model, **chat.render(envelope)})
+    scaled = scale_envelope(envelope, call.tokens)
+    return BuiltRequest(envelope=scaled, request={**model, **chat.render(envelope)})
 
 
 _EMPTY = build(())

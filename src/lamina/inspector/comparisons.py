@@ -31,6 +31,10 @@ LONGEST_SIDE = 6_000
 AROUND_BYTE = 60
 """Bytes before and after the first differing one."""
 
+_NOT_COMPARED = Difference(
+    cause="not kept", at=0, sentence="the bytes of both requests are not there to be compared"
+)
+
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
 
@@ -41,14 +45,18 @@ def compare_requests(
 
     The requests are compared as they are sent, under the rules of the cache. If lamina made a cut between
     them, its own reason is the cause. Blocks are compared one by one, and the words inside of those that
-    differ.
+    differ. If a body is not kept, `note` says so, and the answer is what the record alone knows.
     """
     built = inspector.built(session_id, rules)
     calls = [find_call(built, before), find_call(built, after)]
-    built_requests = [inspector.builder.build_with_body(built, number) for number in (before, after)]
+    built_requests = [inspector.builder.build_call(built, number) for number in (before, after)]
+    notes = [each.note for each in built_requests if not each.request]
     gap = _measure_gap(calls)
-    difference = _find_difference(built, calls, built_requests, gap)
-    answer: Json = msgspec.to_builtins(difference)
+    difference = None
+    if not notes:
+        difference = _find_difference(built, calls, built_requests, gap)
+    answer: Json = msgspec.to_builtins(difference or _NOT_COMPARED)
+    answer["note"] = notes[0] if notes else ""
     calls_since = [call for call in built.calls if before < call.number <= after]
     cuts = [call.cut for call in calls_since if call.cut]
     if cuts:
@@ -98,15 +106,20 @@ def _find_difference(
     )
 
 
-def _show_reported(calls: Sequence[BuiltCall], difference: Difference) -> Json:
-    """What the provider reported of both requests, and the loss that it shows, with its one price."""
+def _show_reported(calls: Sequence[BuiltCall], difference: Difference | None) -> Json:
+    """What the provider reported of both requests, and the loss that it shows, with its one price.
+
+    The `difference` of their bytes may say why; None if they are not kept.
+    """
     earlier, later = calls
     if later.reported is None or earlier.reported is None or later.simulated:
         return {}
     reported = {"shared": min(earlier.reported, later.reported), "read": later.read, "loss": None}
     if later.loss is None:
         return {"reported": reported, "price": None}
-    loss = explain_by_bytes(later.loss, difference)
+    loss = later.loss
+    if difference is not None:
+        loss = explain_by_bytes(loss, difference)
     return {
         "reported": reported | {"shared": loss.tokens + later.read, "loss": msgspec.to_builtins(loss)},
         "cause": loss.cause,
@@ -118,8 +131,10 @@ def _show_reported(calls: Sequence[BuiltCall], difference: Difference) -> Json:
 
 def _compare_blocks(built: BuiltSession, requests: Sequence[BuiltRequest]) -> Json:
     """The blocks of two requests: how many are the same at the start, which differ, and the first byte."""
-    dialect = DIALECTS[built.dialect]
-    streams = [dialect.cache.stream(each.request).blocks for each in requests]
+    streams: list[Sequence[StreamBlock]] = [(), ()]
+    if all(each.request for each in requests):
+        dialect = DIALECTS[built.dialect]
+        streams = [dialect.cache.stream(each.request).blocks for each in requests]
     shared = count_common_items(_list_keys(streams[0]), _list_keys(streams[1]))
     before = streams[0][shared:]
     after = streams[1][shared:]

@@ -1,8 +1,8 @@
 """Lists the calls of a client's log as they were sent: their sizes and turns, and what a cache read of them.
 
 A log has every message in full, so a request is the beginning of the last one: one build of the last request
-measures all of them, however many there are. Calls without a reported usage are priced by the rules of the
-cache.
+measures all of them, however many there are. A reported size goes before a counted one, and after a cut of
+lamina only it is right. Calls without a reported usage are priced by the rules of the cache.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import ParsedRequest
 from lamina.dialects.translate import choose_options
 from lamina.fitting.building import AS_LOGGED
-from lamina.inspector.built_values import BuiltCall, BuiltSession, add_cut, find_rules, idle_between, turn_of
+from lamina.inspector.built_values import (
+    BuiltCall,
+    BuiltSession,
+    add_cut,
+    find_rules,
+    idle_between,
+    scale_layers,
+    turn_of,
+)
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
@@ -45,23 +53,26 @@ def list_logged_calls(session: RecordedSession, rules_name: str) -> BuiltSession
     parsed = DIALECTS[CHAT].wire.parse(conversation.request(conversation.calls[-1]), memo=memo)
     envelope = build_in_full(parsed, counter)
     sizes = _RequestSizes(envelope, parsed.log, map(len, memo.past.groups))
-    usages = usages_by_call(session)
-    if rules_name:  # what was reported is of another cache
-        usages = [None] * len(usages)
-    unrecorded = _estimate_unrecorded(session, counter)
+    reports = usages_by_call(session)
+    usages = reports
+    if rules_name:  # what was reported is of another cache, but of the same request
+        usages = [None] * len(reports)
+    unrecorded = _estimate_unrecorded(session, reports, counter)
     losses = _find_losses(session, usages)
     calls: list[BuiltCall] = []
     arrivals: dict[Ref, int] = {}
     previous = BuiltCall(number=-1)
-    for number, (call, usage) in enumerate(zip(conversation.calls, usages, strict=True)):
+    for number, (call, report, usage) in enumerate(zip(conversation.calls, reports, usages, strict=True)):
         end = sizes.end_of(call.end)
+        counted = sizes.count_tokens(end)
+        tokens = counted if report is None else report.total - unrecorded
         arrivals |= dict.fromkeys((entry.ref for entry in envelope.entries[previous.entries : end]), number)
         built = BuiltCall(
             number=number,
             at=call.at,
             idle=idle_between(previous.at, call.at),
-            tokens=sizes.count_tokens(end),
-            layers=sizes.count_layers(end),
+            tokens=tokens,
+            layers=scale_layers(sizes.count_layers(end), tokens / max(counted, 1)),
             entries=end,
             turn=turn_of(envelope.entries, end),
             output=call.output,
@@ -97,14 +108,21 @@ def usages_by_call(session: RecordedSession) -> list[RecordedUsage | None]:
     return list(usages)
 
 
-def _estimate_unrecorded(session: RecordedSession, counter: Counter) -> int:
-    """Tokens of system text and tools that the records lack: the first usage, less what is there."""
-    conversation = session.conversation
-    usage = usages_by_call(session)[0]
-    if session.has_head or usage is None:
+def _estimate_unrecorded(
+    session: RecordedSession, usages: Sequence[RecordedUsage | None], counter: Counter
+) -> int:
+    """Tokens of system text and tools that the records lack: the first usage, less what is there.
+
+    No request has fewer tokens than these.
+    """
+    first = usages[0]
+    if session.has_head or first is None:
         return 0
+    conversation = session.conversation
     sizes = MessageSizes(counter, conversation.tools)
-    return max(usage.total - sizes.count_tokens(conversation.messages[: conversation.calls[0].end]), 0)
+    recorded = sizes.count_tokens(conversation.messages[: conversation.calls[0].end])
+    smallest = min(usage.total for usage in usages if usage is not None)
+    return min(max(first.total - recorded, 0), smallest)
 
 
 def _find_losses(session: RecordedSession, usages: Sequence[RecordedUsage | None]) -> dict[int, LostCache]:
@@ -194,16 +212,13 @@ def _add_unrecorded(tally: Tally, unrecorded: int) -> Tally:
 
 
 def _add_usage(call: BuiltCall, session: RecordedSession, usage: RecordedUsage) -> BuiltCall:
-    """The call with what was reported of it, and the cut that lamina recorded for it.
-
-    The log of a session has everything in full, so a request of it cannot be measured after a cut.
-    """
+    """The call with what was reported of it, and the cut that lamina recorded for it."""
     trace = session.conversation.trace
     call = _add_tally(call, tally_recorded(usage), price_recorded(usage, trace))
     call = msgspec.structs.replace(call, simulated=False, reported=usage.total)
     if not trace.under_lamina:
         return call
-    call = add_cut(msgspec.structs.replace(call, tokens=usage.total), usage.cut)
+    call = add_cut(call, usage.cut)
     return msgspec.structs.replace(call, continues=not call.cut)
 
 

@@ -29,7 +29,8 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     `answered` is False if no model has answered the first request, which is then the only one.
     `client_session` is the client's own id. `parent` is the session whose sub-agent this is; or if it
     `is_fork`, the one that it was forked from: a client that compacts or edits its history makes a fork.
-    Without `has_figures`, cost and lost caches are not read yet, and requests are those of the client.
+    If it `is_at_least`, some requests have no price, and `dollars` is the sum of the others. Without
+    `has_figures`, cost and lost caches are not read yet, and requests are those of the client.
     """
 
     id: str
@@ -53,6 +54,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     is_fork: bool = False
     answered: bool = True
     has_figures: bool = True
+    is_at_least: bool = False
 
 
 class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
 from lamina.inspector.body_views import show_answer
 from lamina.inspector.building import find_call
-from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession, turn_of
+from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession, scale_layers, turn_of
 from lamina.inspector.segment_texts import first_part, join_texts, read_path, write_preview
 from lamina.inspector.views import Inspector, Json, show_call
 from lamina.replay.message_sizes import MessageSizes
@@ -101,7 +101,7 @@ def _add_entries(call: BuiltCall, envelope: Envelope, layers: Mapping[Layer, int
     return msgspec.structs.replace(
         call,
         tokens=tokens,
-        layers={layer.value: round(amount * share) for layer, amount in layers.items()},
+        layers=scale_layers({layer.value: amount for layer, amount in layers.items()}, share),
         entries=len(sent_entries),
         left_out=len(entries) - len(sent_entries),
         turn=turn_of(entries, len(entries)),

@@ -8,6 +8,7 @@ from lamina.conversations.lost_caches import LostCache, find_losses
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.recorded_log import read_answer_segments
 from lamina.conversations.store import ConversationState
+from lamina.conversations.uncut_requests import list_cut_savings
 from lamina.core.values import Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
@@ -96,10 +97,10 @@ class SentConversation:
     def read_usages(self) -> dict[int, RecordedUsage]:
         """What the provider reported, by the number of the request."""
         usages: dict[int, RecordedUsage] = {}
-        for number, call in enumerate(self.calls):
+        for number, (call, saving) in enumerate(zip(self.calls, list_cut_savings(self.calls), strict=True)):
             if call.answer is None or call.answer.usage is None:
                 continue
-            usages[number] = to_recorded_usage(call.answer.usage, call.request)
+            usages[number] = to_recorded_usage(call.answer.usage, call.request, saving)
         return usages
 
     def find_losses(self) -> dict[int, LostCache]:

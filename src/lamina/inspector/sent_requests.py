@@ -45,6 +45,7 @@ from lamina.dialects.port import Dialect
 from lamina.dialects.translate import choose_options
 from lamina.errors import LaminaError
 from lamina.fitting.building import AS_LOGGED
+from lamina.inspector.built_values import scale_envelope
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
 from lamina.inspector.sent_history import LedgerReasons
 from lamina.models.counters.openai import o200k
@@ -99,7 +100,9 @@ class SentRequests:
             note = NOT_KEPT
         if record.is_erased(call):
             note = ERASED_NOTE
-        return SentRequestBuild(request=request, envelope=_scale(envelope, call), note=note)
+        return SentRequestBuild(
+            request=request, envelope=scale_envelope(envelope, count_request_tokens(call)), note=note
+        )
 
     def _read_reasons(self, call: RecordedCall) -> SentRequestBuild:
         """What the record tells of a request without its body: what was lowered, how and why."""
@@ -261,26 +264,3 @@ def _read_body(entry: Entry) -> str:
     text = text_of(entry.parts)
     opening, _, body = text.partition("\n")
     return body or opening
-
-
-def _scale(envelope: Envelope, call: RecordedCall) -> Envelope:
-    """The envelope with tokens that sum to what the provider reported, or else to what lamina counted.
-
-    The provider reports the whole request and not its parts, so each part is its share of that. The shares
-    come from one quick counter: those of some models take seconds for a request of 100,000 tokens.
-    """
-    tokens = count_request_tokens(call)
-    counted = envelope.account.total
-    if not tokens or not counted or tokens == counted:
-        return envelope
-    share = tokens / counted
-    entries = [
-        msgspec.structs.replace(entry, tokens=round(entry.tokens * share)) for entry in envelope.entries
-    ]
-    amounts: dict[str, int] = {}
-    for name in ("tools", "answer", "parameters", "request"):
-        amounts[name] = round(getattr(envelope.account, name) * share)
-    amounts["entries"] = sum(entry.tokens for entry in entries)
-    amounts["margin"] = tokens - sum(amounts.values())  # what rounding left over
-    account = msgspec.structs.replace(envelope.account, basis="estimated", **amounts)
-    return msgspec.structs.replace(envelope, entries=tuple(entries), account=account)

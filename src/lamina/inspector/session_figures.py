@@ -122,7 +122,8 @@ def _report_sent(session: RecordedSession, sent: SentConversation) -> Reported:
         )
     )
     lost = [msgspec.structs.replace(loss, call=number + 1) for number, loss in sent.find_losses().items()]
-    reported = msgspec.structs.replace(reported, dollars=summary.dollars, lost=tuple(lost))
+    dollars = None if summary.is_at_least else summary.dollars
+    reported = msgspec.structs.replace(reported, dollars=dollars, lost=tuple(lost))
     return _name(reported, summary)
 
 

@@ -296,6 +296,7 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
     calls = conversation.calls
     last_request = calls[-1].request
     moments = [call.request.at for call in calls if call.request.at]
+    cost = sum_calls_cost(calls)
     upstream = last_request.upstream or state.upstream or state.door or SOURCE
     return SessionSummary(
         id=make_id(SOURCE, conversation.name),
@@ -308,7 +309,8 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
         calls=len(calls),
         messages=_count_messages(conversation),
         tokens=max(map(count_request_tokens, calls)) or None,
-        dollars=sum_calls_cost(calls).amount,
+        dollars=cost.least,
+        is_at_least=cost.amount is None and cost.least is not None,
         lost_caches=count_losses(conversation.find_losses().values()),
         began=min(moments, default=None),
         ended=max(moments, default=None),

@@ -25,7 +25,7 @@ from lamina.inspector.recorded_sessions import ListedSession, RecordedSession, S
 from lamina.inspector.session_figures import FiguresOfSessions
 from lamina.inspector.sessions import Sessions
 from lamina.models.facts import AS_OF
-from lamina.replay.account_sums import select_known, sum_fields
+from lamina.replay.account_sums import sum_fields
 
 Json = dict[str, Any]
 
@@ -139,29 +139,23 @@ def show_call(call: BuiltCall) -> Json:
 
 
 def sum_calls(calls: Sequence[BuiltCall]) -> Json:
-    """The sums of a session. Money is None if the price of the model is not known.
+    """The sums of a session. Money is None if no request has a price, and "at least" if some have none.
 
     A request whose answer was not recorded is not part of the money: nobody knows what it took.
     """
+    prices = [call.dollars for call in calls if not call.is_open]
+    known_prices = [price for price in prices if price is not None]
     return {
         "calls": len(calls),
         "sent": sum(call.tokens for call in calls),
         **sum_fields(calls, ["read", "written", "uncached", "output"]),
-        "dollars": _sum_dollars(calls),
+        "dollars": sum(known_prices) if known_prices else None,
+        "is_at_least": 0 < len(known_prices) < len(prices),
         "cuts": sum(bool(call.cut) for call in calls),
         "refused": sum(call.is_refused for call in calls),
         "open": sum(call.is_open for call in calls),
         "largest": max((call.tokens for call in calls), default=0),
     }
-
-
-def _sum_dollars(calls: Sequence[BuiltCall]) -> float | None:
-    """What the calls cost together; None if one has no price, since a sum of the others would mislead."""
-    sent_calls = [call for call in calls if not call.is_open]
-    prices = select_known(sent_calls, "dollars")
-    if not prices or len(prices) < len(sent_calls):
-        return None
-    return sum(prices)
 
 
 def find_tool_use(built: BuiltSession) -> Iterator[Json]:

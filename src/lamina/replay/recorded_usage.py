@@ -94,6 +94,7 @@ def list_answered(trace: Trace) -> list[PaidCall]:
                 at=usage.at,
                 tier=usage.tier,
                 cut=usage.cut,
+                saving=usage.saving,
                 compacted=any(last_place < compaction <= place for compaction in trace.compacted),
             )
         )

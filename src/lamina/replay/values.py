@@ -23,7 +23,8 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
 
     `written_long` is what was written for the longer of two lifetimes, and not part of `written`; `model` is
     the one that answered, where the records say so for each call. `tier` is how the call was served
-    (`lamina.dialects.usage`). `cut` is the one that lamina recorded for the request.
+    (`lamina.dialects.usage`). `cut` is the one that lamina recorded for the request, and `saving` what it
+    cost less than with nothing cut, in USD.
     """
 
     uncached: int = 0
@@ -35,6 +36,7 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     tier: str = ""
     cut: CutNote | None = None
+    saving: float | None = None
 
     @property
     def total(self) -> int:
@@ -47,7 +49,12 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def record_usage(
-    usage: Usage, *, at: float | None = None, model: str = "", cut: CutNote | None = None
+    usage: Usage,
+    *,
+    at: float | None = None,
+    model: str = "",
+    cut: CutNote | None = None,
+    saving: float | None = None,
 ) -> RecordedUsage:
     """What was reported of one request, in the words of the lab."""
     return RecordedUsage(
@@ -60,6 +67,7 @@ def record_usage(
         model=model,
         tier=usage.tier,
         cut=cut,
+        saving=saving,
     )
 
 

@@ -52,6 +52,9 @@ export function money(dollars) {
   return `$${dollars.toFixed(2)}`;
 }
 
+// "at least $1.20" if some requests of the sum have no price.
+export const atLeast = (dollars, isAtLeast) => `${isAtLeast ? "at least " : ""}${money(dollars)}`;
+
 export function date(seconds, withDate = true) {
   if (isMissing(seconds)) return "time not recorded";
   const time = new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });

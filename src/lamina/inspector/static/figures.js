@@ -1,7 +1,7 @@
 // The figures of a session on one line, and the settings under which it is shown.
 import { isSaved } from "./api.js";
 import { go } from "./address.js";
-import { h, money, number, percent, tokens } from "./dom.js";
+import { atLeast, h, number, percent, tokens } from "./dom.js";
 import { isLost } from "./strip.js";
 
 // Each figure is a value and what it is a value of: "$1.20 as reported", "2 cuts". Of a span, the figures are its own.
@@ -15,13 +15,15 @@ export function makeFigures(session, chosen = null) {
   const lost = count(isLost);
   const errors = count((call) => call.refusal && !call.is_open);
   const largest = calls.reduce((most, call) => Math.max(most, call.tokens), 0);
-  const isPriced = calls.every((call) => call.dollars !== null || call.is_open) && calls.some((call) => call.dollars !== null);
+  const isEstimated = session.unrecorded && calls.some((call) => call.reported === null);
+  const isPriced = calls.some((call) => call.dollars !== null);
+  const isAtLeast = isPriced && calls.some((call) => call.dollars === null && !call.is_open);
   const requests = chosen ? calls.length : session.calls.length;
   const figures = [
-    [money(isPriced ? sum("dollars") : null), describeSource(session, isSimulated)],
+    [atLeast(isPriced ? sum("dollars") : null, isAtLeast), describeSource(session, isSimulated)],
     [number(requests), `${requests === 1 ? "request" : "requests"}${chosen ? `, from ${chosen.from + 1} to ${chosen.to + 1}` : ""}`],
     [percent(sum("read"), all), "read from the cache"],
-    [tokens(largest + session.unrecorded), `of ${tokens(session.window)} at most${session.unrecorded ? ", estimated" : ""}`],
+    [tokens(largest + session.unrecorded), `of ${tokens(session.window)} at most${isEstimated ? ", estimated" : ""}`],
     [number(cuts), `${cuts === 1 ? "cut" : "cuts"}${session.compacted.length && !chosen ? `, ${session.compacted.length} by the client` : ""}`],
     [number(lost), lost === 1 ? "lost cache" : "lost caches", lost > 0],
   ];

@@ -37,20 +37,18 @@ export async function drawCompare({ body, session, address, isCurrent }) {
       ),
     ),
     showVerdict(answer, session),
-    showFirstByte(answer),
-    h("p", { class: "faint" }, `${plural(answer.shared, "block")} at the beginning ${answer.shared === 1 ? "is" : "are"} the same in both. From there on:`),
-    h(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Both requests side by side" },
-      h(
-        "table",
-        { class: "sides" },
-        h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "block"), h("th", { scope: "col" }, `request ${before + 1}`), h("th", { scope: "col" }, `request ${after + 1}`))),
-        h("tbody", {}, answer.rows.length ? answer.rows.map(showRow) : h("tr", {}, h("td", { colspan: "3", class: "faint" }, "Nothing: the two are the same."))),
-      ),
-    ),
+    answer.note ? null : showFirstByte(answer),
+    answer.note ? null : h("p", { class: "faint" }, `${plural(answer.shared, "block")} at the beginning ${answer.shared === 1 ? "is" : "are"} the same in both. From there on:`),
+    answer.note ? h("p", { class: "faint", id: "not-kept" }, `${capital(answer.note)}.`) : showSides(answer),
     answer.more_rows ? h("p", { class: "faint" }, `${plural(answer.more_rows, "more block")} differ.`) : null,
   );
+}
+
+function showSides(answer) {
+  const heads = ["block", `request ${answer.before + 1}`, `request ${answer.after + 1}`].map((name) => h("th", { scope: "col" }, name));
+  const rows = answer.rows.length ? answer.rows.map(showRow) : h("tr", {}, h("td", { colspan: "3", class: "faint" }, "Nothing: the two are the same."));
+  const table = h("table", { class: "sides" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows));
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Both requests side by side" }, table);
 }
 
 // The first byte that differs, in both requests, with what stands before it.
@@ -86,13 +84,13 @@ function showVerdict(answer, session) {
   const later = find(answer.after);
   const continues = answer.cause === "none";
   const sentence = continues ? "The later request continues the earlier one: nothing that was sent has changed." : `${capital(answer.sentence)}.`;
-  const facts = [
-    ["cause", answer.cause],
+  const byBytes = [
     ["place", answer.was || answer.entry || "–"],
     ["first different byte", number(answer.offset)],
     ["the same", `${number(answer.kept)} tokens`],
     ["sent anew", `${number(answer.lost)} tokens`],
   ];
+  const facts = [["cause", answer.cause], ...(answer.note ? [] : byBytes)];
   if (!continues && answer.price !== null) facts.push(["price of the loss by the rules", money(answer.price)]);
   if (answer.gap) facts.push(["time between", span(answer.gap)]);
   return h(

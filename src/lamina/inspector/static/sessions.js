@@ -1,7 +1,7 @@
 // The list of all sessions.
 import { get, isSaved } from "./api.js";
 import { go } from "./address.js";
-import { button, date, h, money, number, plural, replace, tokens } from "./dom.js";
+import { atLeast, button, date, h, number, plural, replace, tokens } from "./dom.js";
 import { makeEntry, makeMenu } from "./menu.js";
 import { listActions } from "./registry.js";
 import { findPlaces, makeSearchForm, showPlaces } from "./search.js";
@@ -63,7 +63,7 @@ function sumUp(list) {
   const calls = list.sessions.reduce((sum, session) => sum + session.calls, 0);
   const shown = plural(list.sessions.length, "session");
   const facts = [list.more ? `the newest ${shown} of ${number(list.sessions.length + list.more)}` : shown, plural(calls, "request")];
-  if (priced.length) facts.push(`${money(cost)} as reported, at prices of ${list.prices_as_of}`);
+  if (priced.length) facts.push(`${atLeast(cost, priced.some((session) => session.is_at_least))} as reported, at prices of ${list.prices_as_of}`);
   return facts.join(" · ");
 }
 
@@ -121,7 +121,7 @@ function makeRow(session, depth) {
     h("td", { class: "nowrap" }, session.ended === null ? "not recorded" : date(session.ended)),
     h("td", { class: "num" }, number(session.calls)),
     h("td", { class: "num" }, session.tokens === null ? "not recorded" : tokens(session.tokens)),
-    h("td", { class: "num" }, session.dollars === null ? "–" : money(session.dollars)),
+    h("td", { class: "num" }, session.dollars === null ? "–" : atLeast(session.dollars, session.is_at_least)),
     h("td", { class: "num" }, session.cuts || "–"),
     h("td", { class: "num" }, session.lost_caches || "–"),
   );

@@ -1,7 +1,7 @@
 // The session strip: one bar for each request, from left to right. Its height is the size of the request, and its
 // colours are what the cache did with it. Below it, on an axis of its own, is what each request cost. Sub-agents have
 // lanes below. A drag, or the keys + and −, choose a span of requests.
-import { date, day, h, money, number, plural, span, tokens } from "./dom.js";
+import { atLeast, date, day, h, money, number, plural, span, tokens } from "./dom.js";
 import { CACHE, COST, SEEN, theme } from "./colours.js";
 
 const TOP = 20;
@@ -187,7 +187,7 @@ function nearest(bars, x) {
 function describe(session) {
   const totals = session.totals;
   const lost = session.calls.filter(isLost).length;
-  return `${plural(totals.calls, "request")}, ${plural(totals.cuts, "cut")}, ${plural(lost, "lost cache")}, ${money(totals.dollars)}. Arrow keys go through them, + and − choose a span.`;
+  return `${plural(totals.calls, "request")}, ${plural(totals.cuts, "cut")}, ${plural(lost, "lost cache")}, ${atLeast(totals.dollars, totals.is_at_least)}. Arrow keys go through them, + and − choose a span.`;
 }
 
 function barTip(call, session) {

@@ -23,6 +23,7 @@ from lamina.conversations.store import (
     find_conversation,
     read_record,
 )
+from lamina.conversations.uncut_requests import list_cut_savings
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
@@ -153,9 +154,9 @@ def decode_body(body: bytes | None) -> dict[str, Any] | None:
     return decode_object(body)
 
 
-def to_recorded_usage(usage: Usage, request: SentRequest) -> RecordedUsage:
+def to_recorded_usage(usage: Usage, request: SentRequest, saving: float | None = None) -> RecordedUsage:
     """What was reported of one request, with its time, its model and its cut."""
-    return record_usage(usage, at=request.at or None, model=request.model, cut=request.cut)
+    return record_usage(usage, at=request.at or None, model=request.model, cut=request.cut, saving=saving)
 
 
 def add_reported(trace: Trace, record: ConversationRecord) -> Trace:
@@ -186,17 +187,17 @@ class _Reports:
         self._record = record
         self._items = items
         self._places = BodyPlaces(record)
-        for call in record.calls:
-            self._add(call)
+        for call, saving in zip(record.calls, list_cut_savings(record.calls), strict=True):
+            self._add(call, saving)
 
-    def _add(self, call: RecordedCall) -> None:
+    def _add(self, call: RecordedCall, saving: float | None) -> None:
         answer = call.answer
         if answer is None or is_refused(call):
             return
         if answer.usage is None:
             self.unreported += 1
             return
-        usage = to_recorded_usage(answer.usage, call.request)
+        usage = to_recorded_usage(answer.usage, call.request, saving)
         place = self._find_place(call)
         if place is None:
             self.repeated.append((len(self._items), usage))

@@ -1,6 +1,9 @@
-"""Lines of the gateway's log about answers, read back: what `account` and `lamina tail` are made of.
+"""What requests would have been without lamina, and what that would have cost: every surface asks here.
 
-What each request would have been without lamina is calculated from these lines, in two steps:
+The closing lines of `lamina run` and `lamina tail` are made of the lines of the gateway's log about answers.
+The inspector and `lamina replay` read the same facts from the record of a conversation.
+
+It is calculated in two steps:
 
 1. How long it would be with nothing cut and nothing recalled: as long as the one before it, and what
    upstreams reported as new since then. A request with a cut shows no growth, so what is new in it is taken
@@ -12,19 +15,26 @@ What each request would have been without lamina is calculated from these lines,
    more, and would have given back as much. A request with a cut shows no such figure, so that of the request
    before it holds; and so it does after a recall, which lamina alone made.
 
-Before the first cut of a conversation both are as they were reported.
+Before the first cut of a conversation both are as they were reported. A client that marks nothing, for a
+cache that keeps only what is marked, would have had nothing from it: there lamina placed all markers, and
+`CostWithout` tells what they saved apart from what cuts saved.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from lamina.caches import rules_for
-from lamina.dialects.usage import Usage
+from lamina.conversations.costs import CostSum, price_usage
+from lamina.conversations.record import RecordedCall
+from lamina.dialects.usage import Usage, count_noun
+from lamina.models.facts import model_or_none
 
 
 class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the log about an answer. `lamina.gateway.misses` has what would be if nothing were cut.
+    """What is known of an answer. `lamina.gateway.misses` measures what would be if nothing were cut.
 
     `full` is what `input` would be. `unchanged` of its tokens stand before the first thing that was lowered.
     As the gateway counts, the request has `counted` tokens, of which the request before it did not have `new`
@@ -34,9 +44,10 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
     `recalled`: the model recalled something, and the gateway sent the request once more. Without the gateway
     there would be nothing to recall. `parent` is the conversation that this one was forked from: some clients
     change the last message of each request. `agent_of` is the client's id of the conversation whose sub-agent
-    asked, "" if it was no sub-agent. `window` is the one that it was fitted into, `window_source` where that
-    comes from, and `reserve` what of it was left for the answer (`lamina.gateway.sizes`). `tier` is how the
-    call was served (`lamina.dialects.usage`).
+    asked, "" if it was no sub-agent. `unmarked`: the client marked nothing for a cache that keeps only what
+    is marked, so that all markers are lamina's. `window` is the one that it was fitted into, `window_source`
+    where that comes from, and `reserve` what of it was left for the answer (`lamina.gateway.sizes`). `tier`
+    is how the call was served (`lamina.dialects.usage`).
     """
 
     id: str = ""
@@ -60,6 +71,7 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
     tier: str = ""
     cut: bool = False
     recalled: bool = False
+    unmarked: bool = False
     window: int = 0
     window_source: str = ""
     reserve: int = 0
@@ -130,6 +142,24 @@ class UncutRequest(msgspec.Struct, frozen=True, kw_only=True):
         if answer.is_idle:  # the cache misses no more of the next request for that
             missed = last.uncut.missed
         return cls(tokens=tokens, read=_limit(read, tokens), missed=missed)
+
+    def report(self, answer: AnsweredRequest) -> Usage:
+        """What the upstream would have reported of it, with the cache markers that the real one had."""
+        if self.tokens == answer.input and not self.is_recalled:
+            return answer.usage
+        written = 0
+        written_long = 0
+        if answer.written:
+            written = self.tokens - self.read
+            written_long = round(written * answer.written_long / answer.written)
+        return Usage(
+            input=self.tokens,
+            cached=self.read,
+            written=written,
+            written_long=written_long,
+            output=answer.output,
+            tier=answer.tier,
+        )
 
 
 def _measure_first(answer: AnsweredRequest) -> UncutRequest:
@@ -216,3 +246,133 @@ class MeasuredConversation(msgspec.Struct, frozen=True, kw_only=True):
     def follow(self, answer: AnsweredRequest, uncut: UncutRequest) -> MeasuredConversation:
         """The conversation after one more answer."""
         return MeasuredConversation(answer=answer, uncut=uncut, growth=self.growth.add(answer, self.answer))
+
+
+def list_cut_savings(calls: Iterable[RecordedCall]) -> list[float | None]:
+    """What each request of a record cost less than with nothing cut, in USD; None where nobody knows.
+
+    Without lamina nothing would be recalled, so a request whose answer recalled something saved nothing.
+    """
+    savings: list[float | None] = []
+    conversation = MeasuredConversation()
+    for call in calls:
+        answer = _read_call(call)
+        if answer is None:
+            savings.append(None)
+            continue
+        uncut = UncutRequest.measure(answer, conversation)
+        conversation = conversation.follow(answer, uncut)
+        savings.append(_subtract_cost(uncut, answer))
+    return savings
+
+
+def _subtract_cost(uncut: UncutRequest, answer: AnsweredRequest) -> float | None:
+    """What a request would have cost with nothing cut, less what it did cost."""
+    paid = price_usage(answer.usage, answer.model, dialect=answer.dialect, at=answer.at)
+    whole: float | None = 0.0
+    if not answer.recalled:
+        whole = price_usage(uncut.report(answer), answer.model, dialect=answer.dialect, at=answer.at)
+    if paid is None or whole is None:
+        return None
+    return whole - paid
+
+
+def _read_call(call: RecordedCall) -> AnsweredRequest | None:
+    """The answer to a recorded request; None if it has none, or no door has measured it."""
+    answer = call.answer
+    if answer is None or answer.usage is None or not answer.account:
+        return None
+    facts = {
+        **msgspec.structs.asdict(answer.usage),
+        **answer.account,
+        "conversation": "",
+        "at": answer.at,
+        "model": call.request.model,
+        "dialect": call.request.dialect,
+        "cut": call.request.is_cut,
+        "recalled": answer.recalled,
+    }
+    try:
+        return msgspec.convert(facts, AnsweredRequest)
+    except msgspec.ValidationError:
+        return None  # fields of another release
+
+
+class CostWithout:
+    """The sum over requests without lamina.
+
+    `amount` is the sum. `marked` is what they would have cost with the cache markers that lamina placed, and
+    nothing cut: the two differ where the client marks nothing. If a request would not have fitted the window
+    of its model, nobody knows what the client would have done: nothing is known then, not even "at least".
+    """
+
+    def __init__(self) -> None:
+        self._sum = CostSum()
+        self._marked = CostSum()
+        self._unknown_reads = 0
+        self._has_unknown_shares = False
+        self._too_long = ""
+
+    def add(self, answer: AnsweredRequest, uncut: UncutRequest) -> None:
+        """Add a request of the client, as it would have been with nothing cut."""
+        facts = model_or_none(answer.model)
+        is_longer = uncut.tokens > answer.input
+        if is_longer and facts is not None and uncut.tokens > facts.budget.window:
+            size = f"{uncut.tokens:,} tokens, more than the window of {answer.model}"
+            self._too_long = self._too_long or f"a request would have had {size}"
+        usage = uncut.report(answer)
+        self._marked.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
+        if answer.unmarked:
+            usage = Usage(input=usage.input, output=usage.output, tier=usage.tier)
+            self._has_unknown_shares |= uncut.read_is_unknown
+        else:
+            self._unknown_reads += uncut.read_is_unknown
+        self._sum.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
+
+    def miss(self, reason: str) -> None:
+        """A request has no price. The first reason is told."""
+        self._sum.miss(reason)
+        self._marked.miss(reason)
+
+    @property
+    def amount(self) -> float | None:
+        """In USD; None if it is not known."""
+        return None if self._too_long else self._sum.amount
+
+    @property
+    def marked(self) -> float | None:
+        """In USD; None if it is not known."""
+        return None if self._too_long else self._marked.amount
+
+    def saved_by_cuts(self, cost: float | None) -> float | None:
+        """What cuts saved of the requests that did `cost`, in USD; None if it is not known."""
+        if self.marked is None or cost is None:
+            return None
+        return self.marked - cost
+
+    def describe(self, cost: float | None, *, cuts: int) -> str:
+        """The sum in words, beside what the requests did `cost` with so many cuts."""
+        if self._too_long:
+            return f"not known: {self._too_long}"
+        text = str(self._sum)
+        cut_saving = self.saved_by_cuts(cost)
+        if self.amount is None or self.marked is None or cut_saving is None:
+            return text
+        if self._unknown_reads:
+            first_cuts = count_noun(self._unknown_reads, "request")
+            text += f" at most: what the cache held before {first_cuts} with a first cut is not known"
+        elif self.amount != self.marked and not self._has_unknown_shares:
+            saved_by_cuts = "nothing was cut"
+            if cuts or cut_saving:
+                saved_by_cuts = f"its cuts {_describe_saving(cut_saving)}"
+            saved = _describe_saving(self.amount - self.marked)
+            text += f": the cache breakpoints that lamina placed {saved}; {saved_by_cuts}"
+        elif not cuts and self.amount == cost:
+            text += ", the same: nothing was cut"
+        return text
+
+
+def _describe_saving(dollars: float) -> str:
+    if dollars < 0:
+        return f"cost ${-dollars:.4f} more"
+    return f"saved ${dollars:.4f}"
