@@ -233,10 +233,62 @@ def test_messages_are_found_by_a_text_and_erased_by_their_keys(store: str) -> No
     assert ask(store, "verify").code == 0
 
 
-@pytest.mark.parametrize("action", ["delete", "verify", "rescue"])
-def test_what_deletes_or_proves_takes_a_name_in_full(store: str, action: str) -> None:
+OPTIONS = {
+    "--since": ("7d",),
+    "--client": ("session-42",),
+    "--door": ("chat",),
+    "--text": (PROMPT,),
+    "--format": ("json",),
+    "--new-key-file": ("new.key",),
+    "--all": (),
+    "--days": ("1",),
+    "--size": ("1",),
+    "--yes": (),
+    "--json": (),
+}
+READS = {
+    "list": "--since --client --door --text --json",
+    "show": "--json",
+    "export": "--format",
+    "import": "",
+    "copy": "--new-key-file --json",
+    "delete": "--client --all --yes --json",
+    "erase": "--text --yes --json",
+    "prune": "--days --size --yes --json",
+    "verify": "--json",
+    "rescue": "",
+    "inspect": "",
+}
+
+
+@pytest.mark.parametrize("action", READS)
+def test_an_option_that_an_action_does_not_read_is_refused(
+    store: str, action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`delete --all --since 7d` and `prune --client ID` once deleted what the filter should have kept."""
+    monkeypatch.setattr(inspect, "run", lambda _: 0)  # else it serves until somebody ends it
+    words = {"list": "", "prune": "", "copy": f"{tmp_path}/copy.db", "import": "talk again", "erase": "a key"}
+    given = words.get(action, TALK).split()
+    for option, value in OPTIONS.items():
+        if option in READS[action].split():
+            continue
+        refused = ask(store, action, *given, option, *value)
+        assert refused.code == 2
+        assert f"{action} does not read {option}; leave it out; it is for" in refused.err
+    assert len(names(store)) == 5
+
+
+def test_no_filter_beside_all_deletes_everything(store: str) -> None:
+    for option in ("--since", "--client", "--door", "--text"):
+        for value in {*OPTIONS[option], ""}:
+            assert ask(store, "delete", "--all", option, value, "--yes").code == 2
+    assert len(names(store)) == 5
+
+
+@pytest.mark.parametrize(("action", "confirm"), [("delete", ["--yes"]), ("verify", []), ("rescue", [])])
+def test_what_deletes_or_proves_takes_a_name_in_full(store: str, action: str, confirm: list[str]) -> None:
     """A retry of a deletion once deleted the conversation of another user, whose name began alike."""
-    refused = ask(store, action, "support-4", "--yes")
+    refused = ask(store, action, "support-4", *confirm)
     assert refused.code == 4
     assert "there is none of this name; 1 begins so: 'support-42'" in refused.err
     assert len(names(store)) == 5

@@ -178,7 +178,9 @@ def test_a_persona_is_said_once_until_it_changes(tmp_path: Path) -> None:
     (tmp_path / "who.md").write_text("Be long.")
     assert texts(gathered(source)) == ["Be long."]
     assert texts(gathered(persona("Just text."))) == ["Just text."]
-    assert not len(gathered(persona(" ")))
+    (tmp_path / "who.md").write_text("")
+    assert texts(gathered(source)) == [""]
+    assert not len(gathered(persona(" ", log=list)))
 
 
 @awaited

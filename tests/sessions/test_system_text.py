@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from lamina.context.memory import MEMORY, Memory
 from lamina.core import text_of
-from lamina.core.values import Layer
+from lamina.core.values import Layer, Role
 from lamina.errors import BadInput
 from lamina.segments import memory, project
 from lamina.sessions import LastN, Persona, Session
-from lamina.stores import MemoryStore
+from lamina.stores import MemoryStore, Where
 from lamina.summaries import compact
 from tests.sessions.talking import awaited, opened
 
@@ -131,6 +136,122 @@ async def test_a_changed_persona_holds_at_once_with_the_authority_of_system_text
         if not takes_late_system:
             assert report.cut is not None
             assert report.cut.reason == "system text changed"
+
+
+@pytest.mark.parametrize("source", ["argument", "function", "file"])
+@awaited
+async def test_an_emptied_section_is_taken_back_at_once_and_leaves_at_the_next_cut(
+    source: str, tmp_path: Path
+) -> None:
+    """Who removed a persona was once answered by it for good."""
+    store = MemoryStore()
+    file = anyio.Path(tmp_path / "persona.md")
+
+    async def persona(text: str) -> Any:
+        await file.write_text(text)
+        return {"argument": text, "function": lambda: text, "file": Path(file)}[source]
+
+    async with opened(store, model="gpt-5", persona=await persona("Speak like a pirate.")) as session:
+        await session.ask("one")
+        await session.record("arr")
+    async with opened(store, persona=await persona("")) as session:
+        for number in range(2):
+            envelope = await session.ask(f"two {number}")
+            note = 'From here on the text above that begins with "Speak like a pirate." no longer holds.'
+            [entry] = [each for each in envelope.sent if note in text_of(each.parts)]
+            assert (entry.role, entry.layer is Layer.SYSTEM) == (Role.SYSTEM, False)
+            assert session.report().continues
+            await session.record("yes")
+        await session.ask("three", history=LastN(1, slack=0, digest=None))
+        assert system_texts(session) == []
+        await session.record("yes")
+    async with opened(store) as session:  # without a persona the conversation keeps its own: none
+        await session.ask("four")
+        assert system_texts(session) == []
+
+
+@awaited
+async def test_a_contract_that_is_not_given_stays_and_an_empty_one_is_taken_back() -> None:
+    store = MemoryStore()
+    async with opened(store, model="claude-sonnet-4-5", system="Be brief.") as session:
+        await session.ask("one")
+        await session.record("1")
+    async with opened(store) as session:
+        await session.ask("two")
+        assert system_texts(session) == ["Be brief."]
+        await session.record("2")
+    async with opened(store, system="") as session:
+        await session.ask("three")
+        assert system_texts(session) == []
+        assert session.report().cut is not None
+
+
+class Change(NamedTuple):
+    """What happens before a question: a source says something else, and the session may be opened anew.
+
+    A source that said something is emptied, unless it `replaces` its text.
+    """
+
+    place: str
+    replaces: bool
+    reopens: bool
+    cuts: bool
+
+
+PLACES = ("contract", "persona", "fact one", "fact two")
+SELDOM = st.sampled_from([False, False, True])
+CHANGES = st.lists(
+    st.builds(Change, st.sampled_from(PLACES[1:3]) | st.sampled_from(PLACES), SELDOM, SELDOM, SELDOM),
+    min_size=6,
+    max_size=9,
+)
+
+
+@given(CHANGES, st.sampled_from(["gpt-5", "claude-sonnet-4-5", "claude-opus-5-5", "qwen3-8b"]))
+def test_what_is_gone_from_its_source_is_gone_from_the_request(changes: list[Change], model: str) -> None:
+    anyio.run(play_changes, changes, model)
+
+
+async def play_changes(changes: list[Change], model: str) -> None:
+    """What a source says stands in the system text. What it said before does not, after a cut.
+
+    Until then a note says that it no longer holds. A fact that was forgotten is gone at once.
+    """
+    store = MemoryStore()
+    facts = Memory(store, Where("", MEMORY))
+    said = dict.fromkeys(PLACES, "")
+    forgotten: set[str] = set()
+    arguments: dict[str, Any] = {
+        "model": model,
+        "system": lambda: said["contract"],
+        "persona": Persona(user=lambda: said["persona"]),
+        "sources": [facts.source()],
+    }
+    async with AsyncExitStack() as stack:
+        session = await stack.enter_async_context(opened(store, **arguments))
+        for number, change in enumerate(changes):
+            old = said[change.place]
+            new = "" if old and not change.replaces else f"TEXT{number}."
+            said[change.place] = new
+            if change.place.startswith("fact"):
+                if new:
+                    await facts.remember(change.place, new)
+                elif old:
+                    await facts.forget(change.place)
+                    forgotten.add(old)
+            if change.reopens:
+                session = await stack.enter_async_context(opened(store, **arguments))
+            history = LastN(1, slack=0, digest=None) if change.cuts else None
+            envelope = await session.ask(f"question {number}", history=history)
+            system, others = sent_words(await session.request())
+            for place, text in said.items():
+                assert text in (system + others if place.startswith("fact") else system)
+            gone = set(re.findall(r"TEXT\d\.", system + others)) - set(said.values())
+            assert not gone & forgotten
+            if gone:
+                assert envelope.cut is None
+                assert re.search(r"no longer holds\.|From here on this holds", system + others)
+            await session.record("yes")
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gpt-5"])

@@ -76,7 +76,7 @@ async def open_for(
         workspace=workspace,
         key=key,
         model=model or profile.model or None,
-        system="\n\n".join(filter(None, contract)),
+        system="\n\n".join(filter(None, contract)) or None,
         persona=own_persona,
         sources=sources,
         root=root,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import anyio
 import msgspec
@@ -80,8 +81,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    actions = [*_STORE_ACTIONS, "inspect"]
-    add("action", metavar="ACTION", choices=actions, help=", ".join(actions))
+    add("action", metavar="ACTION", choices=list(_ACTIONS), help=", ".join(_ACTIONS))
     add(
         "names",
         metavar="NAME",
@@ -99,22 +99,19 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add(
         "--client",
         metavar="ID",
-        default="",
         help="for list: a part of the client's own id, or of the name; for delete: exactly this id or name, "
         "with all forks",
     )
     add("--all", action="store_true", help="for delete: everything of the workspace")
-    add("--door", metavar="DOOR", default="", help="for list: gateway, wrap, session or chat")
+    add("--door", metavar="DOOR", help="for list: gateway, wrap, session or chat")
     add(
         "--text",
         metavar="WORDS",
-        default="",
         help="for list: these words are in it, as far as texts are kept; for erase: the messages with them",
     )
     add(
         "--format",
         choices=("markdown", "json", "request"),
-        default="markdown",
         help="of an export: a page (markdown, the default), the whole record as JSON lines (json), or the "
         "last request as its caller wrote it (request)",
     )
@@ -123,26 +120,46 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     add("--days", metavar="N", type=whole_number, help="for prune: days without a request (default: 30)")
     add("--size", metavar="BYTES", type=_size, help="for prune: how much may stay, such as 2GB")
-    add("--yes", action="store_true", help="delete without asking")
+    add("--yes", action="store_true", help="for delete, erase and prune: delete without asking")
     add_json(parser, "what the action found")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    least, most = _NAME_COUNTS.get(arguments.action, (1, 1))
-    if not least <= len(arguments.names) <= most:
-        hint = "see lamina conversations --help"
-        names = "no name"
-        if most:
-            names = count_noun(most, "name")
-        raise BadInput(f"{arguments.action} takes {names}", place="conversations", hint=hint)
-    if arguments.action == "inspect":  # it opens the store by itself
+    action = _ACTIONS[arguments.action]
+    _require_names(arguments, *action.names)
+    _require_options(arguments, action.options)
+    if action.run is None:
         return _inspect(arguments)
-    return anyio.run(_run_action, arguments)
+    return anyio.run(_run_action, action.run, arguments)
 
 
-async def _run_action(arguments: argparse.Namespace) -> int:
+async def _run_action(action: _RunAction, arguments: argparse.Namespace) -> int:
     async with open_named_store(arguments, create=arguments.action == "import") as (store, workspace):
-        return await _STORE_ACTIONS[arguments.action](store, workspace, arguments)
+        return await action(store, workspace, arguments)
+
+
+def _require_names(arguments: argparse.Namespace, least: int, most: int) -> None:
+    if least <= len(arguments.names) <= most:
+        return
+    names = "no name"
+    if most:
+        names = count_noun(most, "name")
+    hint = "see lamina conversations --help"
+    raise BadInput(f"{arguments.action} takes {names}", place="conversations", hint=hint)
+
+
+def _require_options(arguments: argparse.Namespace, options: frozenset[str]) -> None:
+    """Refuse an option that the action does not read: `delete --all --since 7d` would delete everything."""
+    for option, value in vars(arguments).items():
+        is_given = value is not None and value is not False
+        if not is_given or option in options or option in _ALWAYS_READ:
+            continue
+        readers = [name for name, action in _ACTIONS.items() if option in action.options]
+        raise BadInput(
+            f"{arguments.action} does not read --{option.replace('_', '-')}",
+            place="conversations",
+            hint=f"leave it out; it is for {' and '.join(readers)}",
+        )
 
 
 async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
@@ -152,7 +169,7 @@ async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> 
         async for talk in list_talks(store, workspace):
             if not _is_wanted(talk, arguments):
                 continue
-            if await _has_words(store, workspace, talk, arguments.text.casefold()):
+            if await _has_words(store, workspace, talk, (arguments.text or "").casefold()):
                 talks.append(talk)
     talks.sort(key=lambda talk: talk.updated, reverse=True)
     if arguments.json:
@@ -169,9 +186,10 @@ def _is_wanted(talk: ListedTalk, arguments: argparse.Namespace) -> bool:
     """Whether a conversation passes the filters of a list, as far as its line tells."""
     if arguments.since is not None and talk.updated < arguments.since:
         return False
-    if arguments.door not in ("", talk.door):
+    if arguments.door and arguments.door != talk.door:
         return False
-    return arguments.client in talk.client or arguments.client in talk.name
+    part = arguments.client or ""
+    return part in talk.client or part in talk.name
 
 
 async def _has_words(store: Store, workspace: str, talk: ListedTalk, words: str) -> bool:
@@ -207,7 +225,7 @@ def _summarise(talk: ListedTalk) -> str:
 
 async def _export(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
     name = await take_name(store, workspace, arguments.names[0])
-    return await export_one(store, workspace, name, form=arguments.format)
+    return await export_one(store, workspace, name, form=arguments.format or "markdown")
 
 
 async def _import(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
@@ -247,9 +265,9 @@ async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -
 async def _choose_deleted(store: Store, workspace: str, arguments: argparse.Namespace) -> list[str]:
     """The conversations that are meant: the one of this very name, those of a client, or all."""
     match arguments.names, arguments.client, arguments.all:
-        case [name], "", False:
+        case [name], None, False:
             return [await require_damaged_name(store, workspace, name)]
-        case [], "", True:
+        case [], None, True:
             return await list_names(store, workspace)
         case [], client, False if client:
             names = await list_client_names(store, workspace, client)
@@ -275,7 +293,7 @@ async def _erase(store: Store, workspace: str, arguments: argparse.Namespace) ->
         raise BadInput(f"{what} would be gone for good", place="erase", hint="say --yes if you mean it")
     messages = records = 0
     for key in keys or [""]:
-        erased = await delete_message(store, workspace, name, key=key, text=arguments.text)
+        erased = await delete_message(store, workspace, name, key=key, text=arguments.text or "")
         messages += erased.messages
         records += erased.records
     if arguments.json:
@@ -350,26 +368,32 @@ def _size(text: str) -> int:
     return int(number * _BYTES[unit])
 
 
-_NAME_COUNTS = {
-    "list": (0, 0),
-    "prune": (0, 0),
-    "delete": (0, 1),
-    "erase": (1, MOST_KEYS),
-    "verify": (0, 1),
-    "import": (2, 2),
-}
-"""How many names an action takes, at least and at most; every other takes one."""
+_RunAction = Callable[[Store, str, argparse.Namespace], Awaitable[int]]
 
-_STORE_ACTIONS: dict[str, Callable[[Store, str, argparse.Namespace], Awaitable[int]]] = {
-    "list": _list,
-    "show": show_conversation,
-    "export": _export,
-    "import": _import,
-    "copy": _copy,
-    "delete": _delete,
-    "erase": _erase,
-    "prune": _prune,
-    "verify": verify_conversations,
-    "rescue": rescue_conversation,
+
+class _Action(NamedTuple):
+    """What one action does with an open store, and what it reads of the command line."""
+
+    run: _RunAction | None
+    """None opens the store by itself."""
+
+    options: frozenset[str] = frozenset()
+    names: tuple[int, int] = (1, 1)
+    """How many names it takes, at least and at most."""
+
+
+_ALWAYS_READ = frozenset({"action", "names", "store", "workspace", "key_file"})
+
+_ACTIONS = {
+    "list": _Action(_list, frozenset({"since", "client", "door", "text", "json"}), names=(0, 0)),
+    "show": _Action(show_conversation, frozenset({"json"})),
+    "export": _Action(_export, frozenset({"format"})),
+    "import": _Action(_import, names=(2, 2)),
+    "copy": _Action(_copy, frozenset({"new_key_file", "json"})),
+    "delete": _Action(_delete, frozenset({"client", "all", "yes", "json"}), names=(0, 1)),
+    "erase": _Action(_erase, frozenset({"text", "yes", "json"}), names=(1, MOST_KEYS)),
+    "prune": _Action(_prune, frozenset({"days", "size", "yes", "json"}), names=(0, 0)),
+    "verify": _Action(verify_conversations, frozenset({"json"}), names=(0, 1)),
+    "rescue": _Action(rescue_conversation),
+    "inspect": _Action(None),
 }
-"""What is done with an open store."""

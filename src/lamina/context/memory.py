@@ -16,7 +16,15 @@ from typing import Literal
 
 import msgspec
 
-from lamina.context.port import GatheredSegments, Log, Source, drop_unchanged, fit_into_room, name_source
+from lamina.context.port import (
+    KNOWN_FACTS,
+    GatheredSegments,
+    Log,
+    Source,
+    drop_unchanged,
+    fit_into_room,
+    name_source,
+)
 from lamina.core.text.characters import WHITE_SPACE, split_words
 from lamina.core.values import Role, Segment
 from lamina.core.wording import text_of
@@ -42,8 +50,10 @@ LONGEST_FACT = 2_000
 FACTS = 500
 """How many facts there may be."""
 
+TOLD = "memory:told"
+
 NOTHING = "(nothing)"
-"""The text of a section that has no facts any more."""
+"""The text of such data that has no facts any more."""
 
 By = Literal["user", "model", "file", "page"]
 """Who said it. Only the user's own words become part of the system text."""
@@ -104,9 +114,13 @@ class Memory:
                     by_user.append(fact)
                 else:
                     by_others.append(fact)
-            sections = [make_memory_segment(_list_facts(by_user)), _make_data_segment(by_others)]
-            segments = _drop_needless_sections(sections, log)
-            return fit_into_room(GatheredSegments(drop_unchanged(segments, log)), room)
+            place = [str(self._where.workspace), self._where.conversation]
+            known = {"place": place, "names": [fact.name for fact in by_user]}
+            # It stands here even without facts, so that a model learns that the last one is gone.
+            sections = [make_memory_segment(_list_facts(by_user), meta={KNOWN_FACTS: known})]
+            if by_others or _was_told(log):
+                sections.append(_make_data_segment(by_others))
+            return fit_into_room(GatheredSegments(drop_unchanged(sections, log)), room)
 
         return name_source("memory", find)
 
@@ -155,23 +169,15 @@ def _read_fact(segment: Segment) -> Fact:
 def _list_facts(facts: Sequence[Fact]) -> str:
     """One line for each fact, so that one fact cannot look like two."""
     lines = [f"- {fact.name}: {' '.join(split_words(fact.text))}" for fact in facts]
-    return "\n".join(lines) or NOTHING
+    return "\n".join(lines)
 
 
 def _make_data_segment(facts: Sequence[Fact]) -> Segment:
     """The facts that the user did not say, as data next to the prompt."""
     attrs = {"name": "memory"}
-    return make_segment("context_file", Role.USER, _list_facts(facts), key="memory:told", attrs=attrs)
+    return make_segment("context_file", Role.USER, _list_facts(facts) or NOTHING, key=TOLD, attrs=attrs)
 
 
-def _drop_needless_sections(sections: Sequence[Segment], log: Log | None) -> list[Segment]:
-    """The sections that have facts, and those that had some: a model must learn that they are gone."""
-    earlier: set[tuple[str, str]] = set()
-    if log is not None:
-        earlier.update((old.kind, old.key) for old in log())
-    needed = []
-    for section in sections:
-        has_facts = text_of(section.parts) != NOTHING
-        if has_facts or (section.kind, section.key) in earlier:
-            needed.append(section)
-    return needed
+def _was_told(log: Log | None) -> bool:
+    """Whether a conversation has such data: a model must learn that it is gone."""
+    return log is not None and any(old.key == TOLD for old in log())

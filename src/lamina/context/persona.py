@@ -7,7 +7,6 @@ changed. The change is part of its turn until the next cut takes it into the sys
 from __future__ import annotations
 
 from lamina.context.port import GatheredSegments, Log, Source, drop_unchanged, name_source, run_in_thread
-from lamina.core.text.characters import is_blank
 from lamina.segments import persona as make_persona_segment
 from lamina.workspace.documents import text_in
 from lamina.workspace.workspace import Workspace
@@ -26,8 +25,6 @@ def persona(
 
     async def find(_: str, __: int | None) -> GatheredSegments:
         persona_text = text if root is None else await run_in_thread(_read_persona, root, path)
-        if is_blank(persona_text):
-            return GatheredSegments()
         return GatheredSegments(drop_unchanged([make_persona_segment(persona_text)], log))
 
     return name_source("persona", find)

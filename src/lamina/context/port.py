@@ -13,6 +13,8 @@ from typing import TypeVar
 import msgspec
 from anyio import to_thread
 
+from lamina.core.entries import is_empty
+from lamina.core.system_text import FORGETS
 from lamina.core.text.estimate import estimate_tokens
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
@@ -104,8 +106,30 @@ def drop_unchanged(segments: Iterable[Segment], log: Log | None) -> tuple[Segmen
 def select_changed(
     segments: Iterable[Segment], newest: Mapping[tuple[str, str], Segment]
 ) -> Iterator[Segment]:
-    """The segments that differ from the newest one of their kind and key."""
+    """The segments that differ from the newest one of their kind and key.
+
+    An empty one says that the older one no longer holds, so it needs an older one. One that has forgotten
+    something says so to the core, which waits for no cut then.
+    """
     for segment in segments:
         old = newest.get((segment.kind, segment.key))
-        if old is None or (old.parts, old.attrs) != (segment.parts, segment.attrs):
-            yield segment
+        if old is None:
+            if not is_empty(segment.parts):
+                yield segment
+        elif (old.parts, old.attrs) != (segment.parts, segment.attrs):
+            yield _mark_forgetful(segment, old)
+
+
+KNOWN_FACTS = "facts"
+"""Where the `meta` of a section has the place that its facts came from, and their names."""
+
+
+def _mark_forgetful(segment: Segment, old: Segment) -> Segment:
+    """The segment with a mark, if it lacks a fact that the older one from the same place has."""
+    facts = segment.meta.get(KNOWN_FACTS)
+    old_facts = old.meta.get(KNOWN_FACTS)
+    if not facts or not old_facts or facts["place"] != old_facts["place"]:
+        return segment
+    if set(old_facts["names"]) <= set(facts["names"]):
+        return segment
+    return msgspec.structs.replace(segment, meta={**segment.meta, FORGETS: True})

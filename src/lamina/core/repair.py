@@ -256,8 +256,11 @@ class _Scan:
     def _is_blank(self, entry: Entry) -> bool:
         """Whether there is nothing to send. With tags around everything, only an entry without parts is.
 
-        Every provider refuses a message of white space.
+        Every provider refuses a message of white space. System text with a key may be a section that was
+        emptied: then a note stands in its place, or nothing (see `system_text`).
         """
+        if entry.role is Role.SYSTEM and entry.segment.key:
+            return False
         if self.wording.tagged and entry.parts:
             return False
         return is_empty(entry.parts)

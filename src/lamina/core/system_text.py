@@ -9,7 +9,7 @@ from itertools import islice
 import msgspec
 
 from lamina.core.draft import Draft, LogFront
-from lamina.core.entries import omit_by_ref
+from lamina.core.entries import is_empty, omit, omit_by_ref
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_section, kind_of
 from lamina.core.options import BuildContext
@@ -18,6 +18,9 @@ from lamina.core.scale import weigh_entries
 from lamina.core.text.tags import make_inert
 from lamina.core.values import Entry, Form, Layer, Ledger, Ref, Role, Segment, Text
 from lamina.core.wording import text_of
+
+FORGETS = "forgets"
+"""Whether a section lacks what somebody asked to forget, in its `meta`: the older one leaves at once."""
 
 
 def promote_sections(log: Sequence[Segment], sections: Sequence[Segment], context: BuildContext) -> Ledger:
@@ -59,11 +62,14 @@ def _are_due(sections: Sequence[Segment], context: BuildContext) -> bool:
 
     As long as nothing was sent, nothing waits. The hoisted layout moves bytes at each turn anyway, and has
     every section in its place at once. Where the API takes system text in the middle, one changed instruction
-    may stand there. If it changes once more, three versions of it would stand in one request.
+    may stand there. If it changes once more, three versions of it would stand in one request. What somebody
+    asked to forget waits for no cut.
     """
     if not sections:
         return False
     if context.ledger.mark is None or context.options.layout.library == "hoisted":
+        return True
+    if any(segment.meta.get(FORGETS) for segment in sections):
         return True
     instructions = [segment for segment in sections if kind_of(context.kinds, segment).instructs]
     if not context.options.late_system:
@@ -99,19 +105,22 @@ def promote_later_sections(draft: Draft, context: BuildContext) -> Draft:
 REPLACES = 'From here on this holds, in place of the text above that begins with "{beginning}":'
 """The first line of a section that came later, while the older one stands above it."""
 
+TAKEN_BACK = 'From here on the text above that begins with "{beginning}" no longer holds.'
+"""The text of a section that was emptied, while the older one stands above it."""
+
 _BEGINNING = 60
-"""Characters of the older text that this line quotes."""
+"""Characters of the older text that these lines quote."""
 
 
 def mark_replacing(entries: list[Entry], front: LogFront, context: BuildContext) -> list[Entry]:
-    """The entries, in which a section that came later says which older text it replaces.
+    """The entries, in which a section that came later says which older text it replaces or takes back.
 
     Both are sent until a cut puts the newer one into the place of the older.
     """
     kinds = context.kinds
     late = frozenset(find_later_sections(entries, kinds))
     if not late:
-        return entries
+        return [_omit_if_empty(entry) for entry in entries]
     newest: dict[str, Entry] = {}
     result: list[Entry] = []
     for at, entry in enumerate((*front.entries, *entries)):
@@ -119,6 +128,8 @@ def mark_replacing(entries: list[Entry], front: LogFront, context: BuildContext)
         older = newest.get(key)
         if entry.ref in late and older is not None and older.content != entry.content:
             entry = _mark_entry(entry, older, context)  # noqa: PLW2901 - the same entry, with one line more
+        else:
+            entry = _omit_if_empty(entry)  # noqa: PLW2901
         if key and is_section(kinds, entry.segment):
             newest[key] = entry
         if at >= front.count:
@@ -128,10 +139,21 @@ def mark_replacing(entries: list[Entry], front: LogFront, context: BuildContext)
 
 def _mark_entry(entry: Entry, older: Entry, context: BuildContext) -> Entry:
     """The entry with a first line that says which text it replaces."""
-    line = REPLACES.format(beginning=make_inert(text_of(older.segment.parts), _BEGINNING))
-    text = text_of(entry.source.parts)
-    marked = msgspec.structs.replace(entry.source, parts=(Text(f"{line}\n{text}"),))
+    if is_empty(older.segment.parts):  # it was taken back already
+        return _omit_if_empty(entry)
+    beginning = make_inert(text_of(older.segment.parts), _BEGINNING)
+    line = TAKEN_BACK.format(beginning=beginning)
+    if not is_empty(entry.segment.parts):
+        line = f"{REPLACES.format(beginning=beginning)}\n{text_of(entry.source.parts)}"
+    marked = msgspec.structs.replace(entry.source, parts=(Text(line),))
     return _word_section(entry, marked, context)
+
+
+def _omit_if_empty(entry: Entry) -> Entry:
+    """The entry; left out if it is system text without a word."""
+    if entry.role is Role.SYSTEM and entry.form is Form.FULL and is_empty(entry.segment.parts):
+        return omit(entry, "empty")
+    return entry
 
 
 def unmark_promoted(
@@ -182,7 +204,7 @@ def put_system_first(entries: list[Entry], promoted: tuple[Ref, ...], kinds: Kin
     first_places = _find_first_places(system, kinds)
     system = _keep_newest_sections(system, kinds)
     system.sort(key=lambda entry: (kind_of(kinds, entry.segment).stability, first_places[entry.ref]))
-    system = [msgspec.structs.replace(entry, layer=Layer.SYSTEM) for entry in system]
+    system = [_omit_if_empty(msgspec.structs.replace(entry, layer=Layer.SYSTEM)) for entry in system]
     return system + rest
 
 

@@ -60,7 +60,7 @@ async def open_conversation(
     workspace: str | None,
     key: Any,
     model: str | None,
-    system: Words,
+    system: Words | None,
     persona: Persona | Words | UsualPersona | None,
     sources: Sequence[Source],
     root: str | PathLike[str] | None,

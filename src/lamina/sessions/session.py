@@ -135,7 +135,7 @@ class Session:
         workspace: str | None = None,
         key: Any = None,
         model: str | None = None,
-        system: Words = "",
+        system: Words | None = None,
         persona: Persona | Words | UsualPersona | None = None,
         sources: Sequence[Source] = (),
         root: str | PathLike[str] | None = None,
@@ -154,10 +154,11 @@ class Session:
         the conversation, and so are `model` and what is in `setup` (tools, the wire format): what is not
         given is used as it was. What else the policy leaves open is taken from the user's settings.
 
-        `system` and `persona` are the sections of the system text. Without a `persona` the conversation's own
-        is used, or else that of the settings. A function in their place is called at each turn. `sources`
-        find context for each prompt. `root` is the folder that attached paths may not leave. `runtime` has
-        what is seldom needed: redaction, a template, the clock. Without `settings` the user's own are read.
+        `system` and `persona` are the sections of the system text; "" takes back what stood there. Without a
+        `persona` the conversation's own is used, or else that of the settings. A function in their place is
+        called at each turn. `sources` find context for each prompt. `root` is the folder that attached paths
+        may not leave. `runtime` has what is seldom needed: redaction, a template, the clock. Without
+        `settings` the user's own are read.
         """
         for index, source in enumerate(sources):
             check_source(source, f"sources[{index}]")

@@ -2,7 +2,7 @@
 
 Each section has a key of its own, and they are in the order of stability. A section that changed is added
 with the next turn. It replaces the old one at the next cut, or at once where the API takes no system text in
-the middle of a conversation.
+the middle of a conversation. A section that is empty now is a change like any other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 from anyio import to_thread
 
-from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, LaminaError, blame_function
@@ -52,8 +51,8 @@ class UsualPersona(msgspec.Struct, frozen=True):
 
 def persona_for(
     log: Iterable[Segment], persona: Persona | Words | UsualPersona | None, settings: Settings
-) -> Persona:
-    """The persona that a conversation is opened with.
+) -> Persona | None:
+    """The persona that a conversation is opened with; None to leave the one that it has.
 
     The caller's persona comes first. After that, a conversation that has one keeps it as it is. Then comes
     the persona of the settings, and last the usual one.
@@ -69,20 +68,22 @@ def persona_for(
         case _:
             return Persona(default=persona)
     if any(segment.kind == "persona" for segment in log):
-        return Persona()
+        return None
     return Persona(default=settings.persona_path or usual_words)
 
 
 async def read_sections(
-    contract: Words, persona: Persona, more: Sequence[Segment], *, store: Store, workspace: str
+    contract: Words | None, persona: Persona | None, more: Sequence[Segment], *, store: Store, workspace: str
 ) -> list[Segment]:
-    """Read the sections of the system text, in order of stability. Blank sections are left out."""
-    sections = [system(await _read_words(contract, store, workspace), key="contract")]
-    for name in ("default", "workspace", "user"):
-        words = await _read_words(getattr(persona, name), store, workspace)
-        sections.append(persona_section(words, key=f"persona:{name}"))
-    sections += more
-    return _name_apart([section for section in sections if not is_blank(text_of(section.parts))])
+    """Read the sections of the system text that were given, in order of stability, blank ones too."""
+    sections: list[Segment] = []
+    if contract is not None:
+        sections.append(system(await _read_words(contract, store, workspace), key="contract"))
+    if persona is not None:
+        for name in ("default", "workspace", "user"):
+            words = await _read_words(getattr(persona, name), store, workspace)
+            sections.append(persona_section(words, key=f"persona:{name}"))
+    return _name_apart([*sections, *more])
 
 
 def _name_apart(sections: Iterable[Segment]) -> list[Segment]:
@@ -101,9 +102,12 @@ def _name_apart(sections: Iterable[Segment]) -> list[Segment]:
     return named
 
 
-def changes_by_turn(contract: Words, persona: Persona) -> bool:
+def changes_by_turn(contract: Words | None, persona: Persona | None) -> bool:
     """Whether a part of the system text comes from a function, which may return another text each time."""
-    return any(callable(words) for words in (contract, persona.default, persona.workspace, persona.user))
+    given: list[Words | None] = [contract]
+    if persona is not None:
+        given += [persona.default, persona.workspace, persona.user]
+    return any(callable(words) for words in given)
 
 
 async def _read_words(words: Words, store: Store, workspace: str) -> str:

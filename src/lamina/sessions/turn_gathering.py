@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.context.gather import gather
-from lamina.context.port import GatheredSegments
+from lamina.context.port import GatheredSegments, drop_unchanged
 from lamina.context.relevance import PROMPT_KEY, TYPED_KEY
 from lamina.core.cut_target import find_trigger
 from lamina.core.envelope import Envelope
-from lamina.core.kinds import Kinds, kind_of
+from lamina.core.kinds import Kinds, is_section, kind_of
 from lamina.core.values import Ledger, Role, Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
@@ -62,7 +62,8 @@ async def gather_turn(
     room = _count_tokens_before_cut(builder, envelope)
     gathered = await gather(builder.inputs.sources, prompt, room)
     own = drop_foreign(gathered.segments, builder.workspace)
-    new = _drop_repeated(own.segments, log, builder.options.kinds)
+    changed = _drop_unchanged_sections(own.segments, log, builder.options.kinds)
+    new = _drop_repeated(changed, log, builder.options.kinds)
     context = [*new.segments, *attachments]
     return GatheredTurn(
         segments=_order_turn(context, prompt_segment, builder.options.kinds),
@@ -104,6 +105,20 @@ def _count_tokens_before_cut(builder: RequestBuilder, envelope: Envelope | None)
     if envelope is not None:
         tokens = envelope.tokens
     return max(find_trigger(builder.budget, builder.head) - tokens, 0)
+
+
+def _drop_unchanged_sections(
+    segments: Sequence[Segment], log: Sequence[Segment], kinds: Kinds
+) -> list[Segment]:
+    """The segments without sections of the system text that stand in the log as they are."""
+    sections: list[Segment] = []
+    rest: list[Segment] = []
+    for segment in segments:
+        if segment.kind in kinds and is_section(kinds, segment):
+            sections.append(segment)
+        else:
+            rest.append(segment)
+    return [*drop_unchanged(sections, lambda: log), *rest]
 
 
 def _drop_repeated(segments: Sequence[Segment], log: Sequence[Segment], kinds: Kinds) -> GatheredSegments:

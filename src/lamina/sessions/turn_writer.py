@@ -198,7 +198,7 @@ class TurnWriter:
         """The log. An empty conversation begins with the sections of its system text."""
         if self.stored.live.log:
             return self.stored.live.log
-        return tuple(self.builder.prepare_segments(self.builder.inputs.sections))
+        return tuple(self.builder.prepare_segments(select_changed(self.builder.inputs.sections, {})))
 
     def place(self, index: int) -> int:
         """The number of a segment's record; after the last segment, the number of records."""

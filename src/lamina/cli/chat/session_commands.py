@@ -255,7 +255,7 @@ def _describe_persona(chat: TerminalChat) -> str:
     for segment in chat.session.log:
         if segment.kind == "persona":
             texts[segment.key] = text_of(segment.parts)  # a later one of the same key replaces it
-    return "\n\n".join(texts.values()) or "the usual one; /persona TEXT|FILE changes it"
+    return "\n\n".join(filter(None, texts.values())) or "the usual one; /persona TEXT|FILE changes it"
 
 
 def find_persona(text: str, *, place: str) -> Words | None:
