@@ -2,15 +2,18 @@
 
     python bench/talks.py --bfcl FOLDER --windows 4000,8000     answers in sight, by BFCL's memory questions
     python bench/talks.py --memory PATH...                      evidence, instructions, preferences
+    python bench/talks.py --memorycode PATH --talks 9           rules in force at the end, by MemoryCode
     python bench/talks.py --rules 100                           made-up talks with a standing rule
     python bench/talks.py --wishes aside --windows 8000,32000   made-up talks with wishes among small talk
     python bench/talks.py --quick                               a second or two, to see that it works
 
 FOLDER is `bfcl_eval/data` of the wheel `bfcl-eval` (`pip download --no-deps bfcl-eval`, then unpack it). Only
 its scenarios `customer` and `finance` are read. A PATH has conversations as JSON lines, with `turns` and
-`questions` that name their evidence. No model is asked: an answer is in sight if one of its spellings stands
-in the last request. What a talk costs is relative to sending everything, a cached token at a tenth of the
-price and a new one at 1.25 of it. notes/planner.md has the figures.
+`questions` that name their evidence. MemoryCode (arXiv 2502.13791) has coding rules among small talk, and
+some of them change. `--asked "{question}" --unmarked` asks without a question mark. No model is asked: an
+answer is in sight if one of its spellings stands in the last request. What a talk costs is relative to
+sending everything, a cached token at a tenth of the price and a new one at 1.25 of it. notes/planner.md has
+the figures.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -144,12 +148,13 @@ def main() -> int:
         options.policies = ["sliding@0.5", "lamina"]
     if options.wishes:
         _print_recognition(options.wishes)
-    talks = list(_read_talks(options))
+    talks = list(_read_talks(options))[: options.talks]
     outcomes: list[TalkOutcome] = []
+    ask = partial(word_question, template=options.asked, marked=not options.unmarked)
     for window in options.only or options.windows:
         of_window = [talk for talk in talks if talk.window in (0, window)]
         for name in options.policies if of_window else ():
-            group = [follow_talk(talk, name, window) for talk in of_window]
+            group = [follow_talk(talk, name, window, ask) for talk in of_window]
             outcomes += group
             print(summary(group), flush=True)
     if options.json:
@@ -169,7 +174,14 @@ def _print_recognition(half: str) -> None:
         print(f"{what}: {known} of {wishes} wishes and {mistaken} of {others} others ({by_language})")
 
 
-def follow_talk(talk: Talk, policy: str, window: int) -> TalkOutcome:
+def word_question(question: str, *, template: str, marked: bool) -> str:
+    """A question as it is asked. People who type or dictate often leave the question mark out."""
+    if not marked:
+        question = question.replace("?", "")
+    return template.format(question=question)
+
+
+def follow_talk(talk: Talk, policy: str, window: int, ask: Callable[[str], str]) -> TalkOutcome:
     """Send a talk, message by message, look at its last request, and ask the questions after it."""
     message_sizes = MessageSizes(counter_for(COUNT_AS), [])
     setting = make_setting(window, message_sizes, all_rules()["anthropic"], reserve=RESERVE)
@@ -203,11 +215,13 @@ def follow_talk(talk: Talk, policy: str, window: int) -> TalkOutcome:
         found=_find_all(talk.sought, sent_before),
         throughout=throughout,
         rule_tokens=_count_rule_lines(sent_before),
-        asked=_ask_questions(talk, run, message_sizes),
+        asked=_ask_questions(talk, run, message_sizes, ask),
     )  # fmt: skip
 
 
-def _ask_questions(talk: Talk, run: PolicyRun, message_sizes: MessageSizes) -> AskedOutcome:
+def _ask_questions(
+    talk: Talk, run: PolicyRun, message_sizes: MessageSizes, ask: Callable[[str], str]
+) -> AskedOutcome:
     """Ask each question in the place of the last message, and look for what answers it.
 
     A question is answered if all that is sought for it can be read.
@@ -218,7 +232,7 @@ def _ask_questions(talk: Talk, run: PolicyRun, message_sizes: MessageSizes) -> A
             by_question.setdefault(each.question, []).append(each)
     outcome = AskedOutcome()
     for question, sought in by_question.items():
-        asked = {"role": "user", "content": QUESTION_FOR_A_MODEL.format(question=question)}
+        asked = {"role": "user", "content": ask(question)}
         sent = run({"model": "gpt-5", "messages": [*talk.messages[:-1], asked]}, 0).messages
         reminders = [message for message in sent[-3:] if REMINDER_TAG in message_text(message)]
         rest = [message for message in sent if message not in reminders]
@@ -388,6 +402,8 @@ def _read_talks(options: argparse.Namespace) -> Iterator[Talk]:
         yield from read_bfcl(options.bfcl)
     for path in options.memory:
         yield from read_memory(path)
+    if options.memorycode:
+        yield from read_memory_code(options.memorycode)
     windows = tuple(options.windows)
     yield from map(made_up_talk, rule_talks(options.rules, windows=windows))
     if options.wishes:
@@ -469,6 +485,57 @@ def read_memory(path: Path) -> Iterator[Talk]:
         yield Talk(name=str(row["conversation_id"]), messages=messages, sought=sought)
 
 
+def read_memory_code(path: Path) -> Iterator[Talk]:
+    """Dialogues of a mentor and a developer over many sessions: the rules in force at the end are sought.
+
+    Dialogues of all lengths come first, so that a few of them are a fair sample.
+    """
+    rows = list(read_lines(path))
+    shares = [at / len(group) for group in _group_by_length(rows) for at in range(len(group))]
+    for _, row in sorted(zip(shares, rows, strict=True), key=lambda pair: pair[0]):
+        messages: list[Message] = []
+        sought: dict[int, Sought] = {}
+        for session, told in zip(row["sessions"], row["instructions"], strict=True):
+            said = list(_read_paragraphs(session["text"], row["context"]["mentor"]))
+            for message in said:
+                if messages and messages[-1]["role"] == message["role"]:
+                    message["content"] = f"{messages.pop()['content']}\n\n{message['content']}"
+                messages.append(message)
+            # A session has two topics for a rule and one for a filler; the rules come last.
+            rules = [each for each in told if each != -1]
+            texts = session["topic"][len(session["topic"]) - len(rules) :]
+            for (rule, _), text in zip(rules, texts, strict=True):
+                sought[rule] = Sought(sort="rules", spellings=find_telling(text, said), runs=True)
+        while messages[-1]["role"] != "user":
+            messages.pop()
+        messages.append({"role": "user", "content": LAST_QUESTION})
+        yield Talk(name=row["id"], messages=messages, sought=list(sought.values()))
+
+
+def _group_by_length(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Rows of as many sessions as the one before."""
+    return [list(group) for _, group in groupby(rows, key=lambda row: len(row["sessions"]))]
+
+
+def _read_paragraphs(text: str, mentor: str) -> Iterator[Message]:
+    """What is said in a session: `NAME: words`, and paragraphs that go on."""
+    role = "user"
+    for paragraph in filter(None, (each.strip() for each in text.split("\n\n"))):
+        name, colon, words = paragraph.partition(": ")
+        is_named = bool(colon) and " " not in name
+        if is_named:
+            role = "user" if name == mentor else "assistant"
+        yield {"role": role, "content": words if is_named else paragraph}
+
+
+def find_telling(rule: str, said: Sequence[Message]) -> tuple[str, ...]:
+    """The sentence of the user that has most words of a rule: so it was told."""
+    wanted = set(plain_words(rule).split())
+    texts = [message["content"] for message in said if message["role"] == "user"]
+    sentences = [each for text in texts for each in re.split(r"(?<=[.!?:])\s+", text)]
+    return (max(sentences, key=lambda each: len(wanted & set(plain_words(each).split()))),)
+
+
 def find_core(text: str) -> str:
     """The words of a message around the one by which it tells a wish."""
     match = TELLING.search(text.lower())
@@ -500,6 +567,10 @@ def _options() -> argparse.Namespace:
     add = parser.add_argument
     add("--bfcl", type=Path, metavar="FOLDER")
     add("--memory", type=Path, nargs="*", default=[], metavar="PATH")
+    add("--memorycode", type=Path, metavar="PATH")
+    add("--talks", type=int, metavar="N", help="only the first N talks")
+    add("--asked", default=QUESTION_FOR_A_MODEL, metavar="TEXT", help="how {question} is asked")
+    add("--unmarked", action="store_true", help="ask without question marks")
     add("--rules", type=int, default=0, metavar="N", help="made-up talks with a standing rule")
     add("--wishes", choices=HALVES, help="made-up talks with this half of the wishes")
     add("--windows", type=split_numbers, default=split_numbers(WINDOWS), metavar="N,...")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from lamina.core.passages import (
+    GIANT,
     LONGEST_SENTENCE,
     MOST_PLACES,
     PassageIndex,
@@ -82,3 +85,46 @@ def test_a_look_up_in_a_large_index_reads_a_part_of_it() -> None:
     rated = rate_sentences(index, weights, refs)
     assert choose_passages(index, rated, refs, in_sight="", limit=300, count=count)
     assert len(counted) < 200
+
+
+OTHER_FORMS = {
+    "English": "boat boats, dog dogs, car cars, rent rents, key keys, bakery bakeries, flight flights",
+    "German": "Boot Boote, Hund Hunden, Kind Kinder, Auto Autos, Rechnung Rechnungen, Katze Katzen",
+    "French": "chat chats, vol vols, clé clés, bateau bateaux, route routes",
+    "Spanish": "gato gatos, casa casas, tren trenes, barco barcos, llave llaves",
+    "Portuguese": "voo voos, casa casas, gato gatos, flor flores, chave chaves",
+    "Russian": "лодка лодку, рыба рыбу, дом дома, кот кота, ключ ключи, сестра сестру, почта почтой",
+    "Chinese": "自行车 自行车在, 钥匙 钥匙在",
+    "Japanese": "自転車は 自転車が",
+    "Hindi": "नाव नावें, बहन बहनें, लड़का लड़के, किताब किताबें",
+    "Arabic": "قارب القارب, سيارة سيارتي, سيارة سيارات, بيت بيتي, دراجة والدراجة",
+    "Korean": "자전거는 자전거가, 열쇠는 열쇠를, 집에 집은, 개가 개는, 자동차를 자동차가",
+}
+"""Nouns with a second form: their plural, another case, an article or a particle."""
+
+OTHERS = [
+    "Marta plants tomatoes.",
+    "Им всё понравилось.",
+    "मौसम ठंडा है।",
+    "الطقس بارد.",
+    "날씨가 춥다.",
+    "天気が悪い。",
+]
+
+
+@pytest.mark.parametrize("language", OTHER_FORMS)
+def test_a_noun_is_found_by_its_other_form(language: str) -> None:
+    pairs = [pair.split() for pair in OTHER_FORMS[language].split(", ")]
+    for told, asked in [*pairs, *(pair[::-1] for pair in pairs)]:
+        assert find_best([*OTHERS, f"4711 {told} 4712"], f"{asked}?") == f"4711 {told} 4712"
+
+
+def test_a_word_that_only_begins_alike_is_another_word() -> None:
+    index, _ = make_index(["care", "store", "boards", "INV-47115", "ends"])
+    for word in ("car", "story", "boat", "4711", "en"):
+        assert not weigh_terms(index, f"{word}?")
+
+
+def test_a_giant_text_has_the_same_plurals() -> None:
+    index, _ = make_index([f"The cars and boats of Cardiff. {'word ' * (GIANT // 5)}"])
+    assert [bool(weigh_terms(index, f"{word}?")) for word in ("boat", "cars", "card")] == [True, True, False]

@@ -391,6 +391,10 @@ def test_every_law_holds_with_reminders(seed: int) -> None:
     walk(History(seed).logs)
 
 
+def test_a_tool_may_return_later_what_a_reminder_quoted() -> None:
+    walk(History(192_476).logs)
+
+
 @pytest.mark.parametrize("seed", [1, 4])
 def test_such_talks_have_reminders(seed: int) -> None:
     assert walk(History(seed).logs)

@@ -4,9 +4,10 @@ The index grows with what cuts lower, and a look-up reads only the sentences tha
 question. Scores are those of BM25, rounded to whole numbers, so that every machine ranks alike.
 
 A term is the beginning of a word, so that `invoice` finds `invoices` in every language without a table of
-endings; one with a digit in it stays whole. Scripts without spaces between words are read in pairs of
-characters. A name such as `src/app.py` or `INV-4711` is a term of its own besides its words: it is rarer than
-they are, and so it weighs more.
+endings; one with a digit in it stays whole. Short words find each other with one letter more or less: `boat`
+finds `boats`. Scripts without spaces between words are read in pairs of characters, and so is Korean, whose
+words end in particles. A name such as `src/app.py` or `INV-4711` is a term of its own besides its words: it
+is rarer than they are, and so it weighs more.
 """
 
 from __future__ import annotations
@@ -88,15 +89,25 @@ _HAS_DIGIT_OR_JOINT = re.compile("[0-9._/:@#-]")  # `4711`, `src/app.py`
 
 _DIGIT = re.compile("[0-9]")
 _WORD = re.compile(f"[{ALPHANUMERIC}]+")
+_TWO_LETTERS = re.compile(f"[{ALPHANUMERIC}]{{2}}")
 _BEYOND_ASCII = re.compile(f"[{BEYOND_ASCII}]")
 _JOINTS = "._/:@#-"
 _JOINT = re.compile(f"[{_JOINTS}]")
 _TOKEN = re.compile(f"[{ALPHANUMERIC}{_JOINTS}]+")
 _TO_TOKENS = bytes(byte if _TOKEN.match(chr(byte)) else ord(" ") for byte in range(128)).ljust(256)
 _LETTERS_OF_TERM = 6  # of a giant text, whose terms are not counted
-_STEM = 5
+_STEM, _STEM_BEYOND_LATIN = 5, 4
 """Letters of a word that count. On questions about long talks five did as well as an English stemmer, and
-better than whole words."""
+better than whole words. In Cyrillic, Arabic and the scripts of India the last letter of a word changes most
+often (`лодка`, `лодку`), so one letter less counts, and of a short word all but the last."""
+
+_SHORTEST_STEM = 3
+"""Letters of a word that may have an ending of one letter. In Latin letters a word as short as this has none
+but `s`: `car` finds `cars`, but not `care`. Any letter, or two, found fewer answers in long talks."""
+
+_LAST_LATIN = "\u024f"
+_IN_PAIRS = re.compile(f"{UNSPACED.pattern}|[\uac00-\ud7a3]")
+_ARABIC_ARTICLE = re.compile("[وفبكل]?ال(?=...)")  # `القارب` and `والقارب` are `قارب`
 
 
 # Which sentences there are.
@@ -132,6 +143,7 @@ class PassageIndex:
         self.sources: list[_Source] = []
         self.sentences: list[_Sentence] = []
         self._postings: dict[str, list[int]] = defaultdict(list)
+        self._longer: dict[str, list[str]] = defaultdict(list)
         self._refs: dict[Ref, int] = {}
         self._giants: list[tuple[int, str]] = []
         self._hits: dict[str, list[int]] = {}
@@ -168,6 +180,8 @@ class PassageIndex:
             at = len(self.sentences)
             self.sentences.append(_Sentence(number, start, end, len(terms)))
             for term in set(terms):
+                if term not in postings and find_stem(term):
+                    self._longer[find_stem(term)].append(term)
                 postings[term].append(at)
         self.sources.append(_Source(ref, text, first, len(self.sentences), total))
         self.terms += total
@@ -199,28 +213,28 @@ class PassageIndex:
         return terms
 
     def sentences_with(self, term: str) -> Sequence[int]:
-        """The numbers of the sentences that have a term."""
-        numbers = self._postings.get(term, ())
-        if not self._giants:
-            return numbers
+        """The numbers of the sentences that have a term, or a form of it with one letter more or less."""
         hits = self._hits.get(term)
         if hits is None:
+            forms = [term, find_stem(term), *self._longer.get(term, ())]
             # More than these make a term common, and how common it is does not matter.
             enough = self._most_of_rare() + 1
             found_in_giants = islice(self._search_giants(term), enough)
-            hits = self._hits[term] = sorted({*numbers, *found_in_giants})
+            found = chain.from_iterable(self._postings.get(form, ()) for form in forms)
+            hits = self._hits[term] = sorted({*found, *found_in_giants})
         return hits
 
     def _search_giants(self, term: str) -> Iterator[int]:
         """The numbers of the pieces of giant texts that have a term."""
-        has_words = not UNSPACED.search(term)
-        ends_word = has_words and len(term) < _STEM
+        has_words = not _IN_PAIRS.search(term)
+        ends_word = has_words and len(term) < _count_letters(term)
+        after_end = _WORD if len(term) < _SHORTEST_STEM else _TWO_LETTERS
         for first, folded in self._giants:
             place = folded.find(term)
             while place >= 0:
                 # At the beginning of a text -1 counts as 0, so that nothing stands before the term.
                 is_inside = has_words and _WORD.match(folded, place - 1, place)
-                goes_on = ends_word and _WORD.match(folded, place + len(term))
+                goes_on = ends_word and after_end.match(folded, place + len(term))
                 if not is_inside and not goes_on:
                     yield first + place // LONGEST_SENTENCE
                     # A piece counts once, however often it has the term.
@@ -580,17 +594,51 @@ _KNOWN_TOKENS = KnownWords(_read_token, longest=40)  # a token of Chinese may be
 
 def rate_length(term: str) -> float:
     """What a term is worth by its length: less than 1 for a word of fewer letters than count."""
-    if len(term) >= _STEM or _DIGIT.search(term) or UNSPACED.search(term):
+    letters = _count_letters(term)
+    if len(term) >= letters or _DIGIT.search(term) or _IN_PAIRS.search(term):
         return 1.0
-    return len(term) / _STEM
+    return len(term) / letters
+
+
+def _count_letters(word: str) -> int:
+    """How many letters of a word count."""
+    if word > _LAST_LATIN:
+        return _STEM_BEYOND_LATIN
+    return _STEM
+
+
+def find_stem(term: str) -> str:
+    """A term without its last letter if that may be an ending, as `boat` of `boats`; empty if not."""
+    stem = term[:-1]
+    if len(stem) < _SHORTEST_STEM or _HAS_DIGIT_OR_JOINT.search(term) or _IN_PAIRS.search(term):
+        return ""
+    if len(stem) == _SHORTEST_STEM and term <= _LAST_LATIN and not term.endswith("s"):
+        return ""
+    return stem
 
 
 def _split_word(word: str) -> list[str]:
-    """The terms of one word: its beginning, or its pairs of characters if its script has no spaces."""
-    if UNSPACED.search(word) is None:
-        if not _DIGIT.search(word):
-            word = word[:_STEM]
-        return [word]
+    """The terms of one word: its beginning, or its pairs of characters if its script has no spaces.
+
+    A Korean word of two syllables may be one of a single syllable with its particle.
+    """
+    if _IN_PAIRS.search(word) is None:
+        return [_cut_to_stem(word)]
     if len(word) == 1:
         return [word]
-    return [word[at : at + 2] for at in range(len(word) - 1)]
+    pairs = [word[at : at + 2] for at in range(len(word) - 1)]
+    if len(pairs) == 1 and UNSPACED.search(word) is None:
+        pairs.append(word[0])
+    return pairs
+
+
+def _cut_to_stem(word: str) -> str:
+    """The letters of a word that count."""
+    if _DIGIT.search(word):
+        return word
+    if word <= _LAST_LATIN:
+        return word[:_STEM]
+    article = _ARABIC_ARTICLE.match(word)
+    if article:
+        word = word[article.end() :]
+    return word[: max(min(len(word) - 1, _STEM_BEYOND_LATIN), _SHORTEST_STEM)]
