@@ -12,8 +12,9 @@ from lamina.core.arrange import draft_log
 from lamina.core.draft import Draft
 from lamina.core.entries import find_last_turn
 from lamina.core.layout import moves_sent_text
-from lamina.core.library import NEWER_IN_LIBRARY, SAME_IN_LIBRARY
+from lamina.core.library import NEWER_IN_LIBRARY
 from lamina.core.options import BuildContext, digest_settings
+from lamina.core.references import SAME_IN_LIBRARY
 from lamina.core.tool_definitions import digest_tools
 from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Digest, Entry, Form, Layer, Segment, SentMark
