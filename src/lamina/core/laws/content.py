@@ -170,6 +170,8 @@ def _find_repeated_reminder(case: Case) -> Iterator[str]:
     if not reminders or sent[-1].role is Role.ASSISTANT or sent[-1].layer is Layer.STEPS:
         return
     newest = reminders[-1]
+    if all(entry.ref != newest.before for entry in sent if entry.layer is Layer.PROMPT):
+        return
     others = [entry for entry in sent if entry.segment.key.partition("!")[0] != newest.key]
     in_sight = " ".join(split_words(" ".join(text_of(entry.parts) for entry in others)))
     sources = [entry for entry in case.envelope.entries if entry.ref in newest.sources]
