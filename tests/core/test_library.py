@@ -22,10 +22,11 @@ from lamina import (
     build,
     recall,
 )
-from lamina.core import CHARS4, Layout, Text, Wording, text_of
+from lamina.core import CHARS4, Cap, Layout, Text, Wording, audit, text_of
 from lamina.core.epochs import LIBRARY_GREW, TURN_SCOPED
 from lamina.core.hashing import handle
 from lamina.core.history_window import LastN
+from lamina.core.laws import Case
 from lamina.core.library import SENT_AGAIN
 from lamina.core.turns import ATTACHED_TWICE
 from lamina.core.values import Digest, LedgerLine
@@ -636,3 +637,48 @@ def test_words_of_a_kind_are_asked_by_the_library_with_size_source_and_turn() ->
     assert library["a.py"].startswith('<prior_context source="a.py"')
     in_library = WordingPlace(turn=1, size=len(SPEC), in_library=True)
     assert ("long.md", Form.COMPACT, 300, in_library) in asked
+
+
+# a cap on attachments beside the library
+
+
+def test_what_a_cap_takes_from_the_library_is_sent_where_it_is_attached_and_in_no_list() -> None:
+    """001, phase 6.5: references only exist if the library has what they refer to."""
+    capped = Options(layout=Layout(library="hoisted", attachments=Cap(tokens=600, form=Form.OMITTED)))
+    names, attached, ledger, log = "abcd", (0, 1), Ledger(), list[Segment]()
+    for turn in range(12):
+        attached = (turn % 4, turn * 3 % 4)
+        log += [note(f"{names[at]}.md", f"Fact of {names[at]}. " * 80) for at in sorted(set(attached))]
+        log.append(user(f"Question {turn}"))
+        envelope = build(log, options=capped, ledger=ledger)
+        listed = "".join(line for line in layer(envelope, Layer.TURN) if "Context attached" in line)
+        assert {name for name in names if f"- {name}.md" in listed} <= {key[0] for key in sources(envelope)}
+        audit(Case(log=tuple(log), envelope=envelope, options=capped))
+        again = build(log, options=capped, ledger=Ledger.load(envelope.ledger.dump()))
+        assert (again.prefix, again.ledger.cuts) == (envelope.prefix, envelope.ledger.cuts)
+        log.append(assistant("Yes."))
+        ledger = envelope.ledger
+    assert any("over the cap" in entry.why for entry in envelope.entries)
+
+
+def test_a_reference_to_the_library_is_a_line_of_the_ledger_and_stays_one() -> None:
+    _, two, three = turns(TURN_1, TURN_2, TURN_3)
+    spec = [entry for entry in three.entries if entry.segment.key == "project-spec.md"]
+    lines = [two.ledger.lines.get(entry.ref) for entry in spec[:2]]
+    assert lines[0] is None
+    assert lines[1] is not None
+    assert lines[1].why == f"stands in the library as {spec[0].ref}"
+
+
+def test_attachments_of_the_last_turn_are_in_no_digest_since_they_move_into_the_library() -> None:
+    log = [file("a.md", SPEC), user("Look.")]
+    for number in range(8):
+        log += [call("read", {"path": f"{number}"}, id=f"c{number}"), result("found " * 90, id=f"c{number}")]
+    budget = Budget(window=500, reserve=0, keep_last=1)
+    before = build(log, options=HOISTED, counter=CHARS4, budget=budget)
+    assert before.ledger.folds
+    assert before.entry("a.md").ref not in {ref for fold in before.ledger.folds for ref in fold.covers}
+    log += [assistant("Done."), user("And?")]
+    after = build(log, options=HOISTED, counter=CHARS4, budget=budget, ledger=before.ledger)
+    assert after.entry("a.md").layer is Layer.LIBRARY
+    audit(Case(log=tuple(log), envelope=after, before=before, counter=CHARS4, options=HOISTED))

@@ -41,6 +41,15 @@ def test_the_audit_finds_a_name_that_stands_twice_in_a_layer(layer: Layer) -> No
         audit(Case(log=log, envelope=broken, options=options))
 
 
+def test_the_audit_finds_layers_out_of_order() -> None:
+    options = Options(layout=Layout(library="hoisted"))
+    envelope = build((*LOG, assistant("a"), user("q2")), options=options)
+    audit(envelope)  # it is what an application has
+    entries = sorted(envelope.entries, key=lambda entry: entry.layer is Layer.LIBRARY)
+    with pytest.raises(LawBroken, match="of the library stands after"):
+        audit(msgspec.structs.replace(envelope, entries=tuple(entries)))
+
+
 def test_what_came_with_an_earlier_question_of_the_turn_stays() -> None:
     """The answer between the questions was empty, so both are in one turn; the first was sent already."""
     log: tuple[Segment, ...] = (note("a.md", "old " * 40), user("q1"), assistant(""))

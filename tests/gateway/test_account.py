@@ -116,6 +116,7 @@ def test_what_markers_and_cuts_saved_is_told_as_it_was() -> None:
     first = answer(unmarked=True, input=5_000, written=5_000)
     alone = account_of(first)
     assert alone.cost is not None
+    assert alone.cost_without is not None
     assert alone.cost_without == pytest.approx(sum_prices(Usage(input=5_000, output=10)))
     dearer = alone.cost - alone.cost_without
     assert alone.write_lines()[2].endswith(

@@ -163,5 +163,9 @@ async def test_a_body_that_is_passed_on_in_its_pieces_is_waited_for_piece_by_pie
         return {"type": "http.request", "body": b"all", "more_body": False}
 
     link = make_link()
-    client = ClientConnection(receive, [], GatewaySettings(), link)
-    assert [piece async for piece in client.read_pieces()] == [b"all"]
+    headers = [(b"transfer-encoding", b"chunked")]
+    client = ClientConnection(receive, headers, GatewaySettings(), link)
+    with BodyTicket(BodyRoom(1_000, seconds=1)) as ticket:
+        body = await client.open_body(ticket)
+    assert not isinstance(body, (bytes, type(None)))
+    assert [piece async for piece in body] == [b"all"]

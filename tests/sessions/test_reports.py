@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from lamina.core import Layout, text_of
 from lamina.core.values import Budget, Layer
@@ -265,3 +268,32 @@ async def test_a_report_counts_by_layer_and_says_what_was_referred_to_and_left_o
         metrics = session.report().metrics
     assert metrics.segments == {Layer.HISTORY: 3, Layer.TURN: 1, Layer.PROMPT: 1}
     assert (metrics.referenced, metrics.left_out) == (0.2, 1)
+
+
+@awaited
+async def test_a_report_counts_what_is_named_in_the_list_of_the_library_as_referred_to() -> None:
+    """001, "Runtime Metrics": segment counts per layer and dedup ratio."""
+    both = [note("a.md", "alpha " * 50), note("b.md", "beta " * 50)]
+    async with opened(MemoryStore(), model="gpt-5", layout=HOISTED) as session:
+        for share in (0, 2 / 7, 4 / 11):
+            envelope = await session.ask("Go on.", attach=both)
+            metrics = session.report().metrics
+            assert metrics.segments == dict(Counter(entry.layer for entry in envelope.sent))
+            assert metrics.referenced == share
+            await session.record("Done.")
+
+
+@pytest.mark.parametrize("layout", [Layout(), HOISTED, Layout(results="turn")])
+@awaited
+async def test_what_a_window_took_out_is_the_cause_even_where_a_turn_took_its_own_with_it(
+    layout: Layout,
+) -> None:
+    async with opened(MemoryStore(), model="gpt-5", layout=layout) as session:
+        for number in range(3):
+            await session.ask(f"question {number}", attach=[note("n.md", "words " * 50)])
+            await session.record(f"answer {number}")
+        await session.ask("and now?", history=LastN(1, slack=0))
+        report = session.report()
+    assert report.parting is not None
+    assert report.cut is not None
+    assert (report.parting.cause, report.cut.reason) == ("cut", "history beyond the last 1 messages")

@@ -23,7 +23,7 @@ from lamina.core.moved_copies import find_lost_names, send_again
 from lamina.core.options import BuildContext
 from lamina.core.references import find_lost_references, lower_to_stub
 from lamina.core.scale import weigh_entries
-from lamina.core.values import Entry, Form, Segment, ToolCall, ToolResult
+from lamina.core.values import Digest, Entry, Form, Segment, ToolCall, ToolResult
 
 HISTORY_PART = 4
 """One part in this many of the room is kept for what is left of the history beside new results."""
@@ -47,16 +47,30 @@ def admit(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draf
         admitted = _lower_uncarried(admitted, context.options.carries, context)
     if context.binds_thinking:
         admitted = _omit_unbound_thinking(admitted, context)
-    if limits is not None:
-        admitted = _shorten_large_results(admitted, start, limits, context)
-        if context.options.layout.library == "hoisted":
-            admitted = _send_lost_again(admitted, start, limits, context)
-    cap = context.options.layout.attachments
-    if cap is not None:
-        admitted = _lower_over_cap(admitted, start, cap, context)
+    admitted = _fit_new(admitted, start, limits, context)
+    while lost_names := _find_lost_names(admitted, context):
+        # What the library has no room for is sent in its turn, as far as it fits there.
+        sent_again = send_again(admitted, lost_names, context, cut=0)
+        admitted = _fit_new(sent_again, start, limits, context)
     if admitted.entries is draft.entries:
         return admitted
     return _weigh_again(_lower_lost_references(admitted, context), context)
+
+
+def _fit_new(draft: Draft, start: int, limits: CutLimits | None, context: BuildContext) -> Draft:
+    """The draft with what is new within its share of the room, and attachments under their cap."""
+    if limits is not None:
+        draft = _shorten_large_results(draft, start, limits, context)
+    cap = context.options.layout.attachments
+    if cap is not None:
+        draft = _lower_over_cap(draft, start, cap, context)
+    return draft
+
+
+def _find_lost_names(draft: Draft, context: BuildContext) -> frozenset[Digest]:
+    if context.options.layout.library != "hoisted":
+        return frozenset()
+    return find_lost_names(draft.entries)
 
 
 def _lower_lost_references(draft: Draft, context: BuildContext) -> Draft:
@@ -154,15 +168,6 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
     if entries is draft.entries:
         return draft
     return msgspec.structs.replace(draft, entries=entries, lines=lines, standing_tokens=None)
-
-
-def _send_lost_again(draft: Draft, start: int, limits: CutLimits, context: BuildContext) -> Draft:
-    """The draft, in which what the library has no room for is sent in its turn, as far as it fits there."""
-    lost_names = find_lost_names(draft.entries)
-    if not lost_names:
-        return draft
-    sent_again = send_again(draft, lost_names, context, cut=0)
-    return _shorten_large_results(sent_again, start, limits, context)
 
 
 def _share_room(

@@ -89,15 +89,18 @@ def arrange_log(repaired: RepairedLog, context: BuildContext) -> Draft:
         repaired = repair_log(repaired.log, context)
         pieces = _place_pieces(repaired, context)
     pieces = omit_leaving(pieces, context)
-    entries = _word_pieces(pieces, repaired, context)
-    applied = Applied(entries=entries, ledger=repaired.ledger)
-    if repaired.ledger.lines or repaired.ledger.folds:
+    placed = _hoist(_word_pieces(pieces, repaired, context), pieces, repaired, context)
+    applied = Applied(entries=placed.entries, ledger=without_lines(repaired.ledger, placed.ended))
+    if applied.ledger.lines or applied.ledger.folds:
         applied = apply_ledger(
-            entries, repaired.ledger, wording=context.wording, with_folds=repaired.checkpoint is None
+            placed.entries, applied.ledger, wording=context.wording, with_folds=repaired.checkpoint is None
         )
     if repaired.ledger.reminders:
         applied = _lay_reminders(applied, repaired, context)
-    return _join_pieces(pieces, applied, repaired, context)
+    draft = _join_pieces(pieces, applied, repaired, context)
+    if not placed.lines:
+        return draft
+    return msgspec.structs.replace(draft, lines=placed.lines | draft.lines)
 
 
 def _lay_reminders(applied: Applied, repaired: RepairedLog, context: BuildContext) -> Applied:
@@ -222,7 +225,7 @@ def _place_piece(
 
 
 def _word_pieces(pieces: Pieces, repaired: RepairedLog, context: BuildContext) -> list[Entry]:
-    """The entries of both pieces in the words of their kinds; covers and the library are in their places."""
+    """The entries of both pieces in the words of their kinds; covers are in their places."""
     entries = pieces.first + pieces.second
     if not repaired.reaches_back:
         entries = word_entries(entries, wording=context.wording)
@@ -234,8 +237,13 @@ def _word_pieces(pieces: Pieces, repaired: RepairedLog, context: BuildContext) -
         entries = _omit_earlier_results(entries, pieces.after_second.turn)
     if context.options.repairs.merge:
         entries = _merge_neighbours(entries)
+    return entries
+
+
+def _hoist(entries: list[Entry], pieces: Pieces, repaired: RepairedLog, context: BuildContext) -> ReferredLog:
+    """The entries with those of the library in their place, if the layout has one."""
     if context.options.layout.library != "hoisted":
-        return entries
+        return ReferredLog(entries=entries)
     with context.phase("library"):
         return hoist_attachments(
             entries,

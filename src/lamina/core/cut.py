@@ -33,6 +33,7 @@ from lamina.core.cut_target import CutLimits, Sparing
 from lamina.core.digests import ONE_LINE, ONLY_RULES
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent, identify_attachment
+from lamina.core.epochs import is_sent_again
 from lamina.core.history_window import LastN, fold_outside, omit_outside, refs_up_to
 from lamina.core.ladder import last_resort, last_results, results_behind_thinking, thinking_before_last_step
 from lamina.core.moved_copies import find_lost_names, move_full_forms, send_again
@@ -54,8 +55,12 @@ def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) ->
     """The fourth stage: the draft within the window of history and within the room, by at most one cut.
 
     If both ask for a cut, the history goes first, and what the room still needs is part of the same cut.
-    Reminders are the first to yield: a cut leaves none of them.
+    Reminders are the first to yield: a cut leaves none of them. The request that was sent last is not cut
+    when it is built again, as long as it fits and a cache may have it.
     """
+    fits = limits is not None and context.scale.total(draft.tokens) <= limits.room
+    if fits and not context.cold and is_sent_again(draft, context):
+        limits = None
     bare = _drop_reminders(draft, context)
     after = _cut_bare(bare, limits, context)
     if after.cut is None:

@@ -25,7 +25,7 @@ from lamina.core.entries import begins_with
 from lamina.core.ledger import SAME_TEXT_LATER
 from lamina.core.lowering import compact_entry, make_line, shorten_entry
 from lamina.core.orders import CHARACTERS_PER_TOKEN, Batch, Move, Order, OrderView, repeated_system_text
-from lamina.core.values import Entry, Form, LedgerLine, ToolResult
+from lamina.core.values import Entry, Form, Layer, LedgerLine, ToolResult
 
 _ATTEMPTS = 8
 """How often digests are written until the request lands on its goal; in the last attempt but for landing, the
@@ -293,11 +293,16 @@ class _Lowering:
         self.lines[lowered.ref] = make_line(lowered, limit=limit, cut=cut)
 
     def _fold(self, move: Move) -> int:
-        """Mark one entry for a digest; return the tokens that this frees."""
-        if move.at in self.folded:
+        """Mark one entry for a digest; return the tokens that this frees.
+
+        What moves into the library when its turn is over stays out of digests, which would lose it then.
+        """
+        entry = self.entries[move.at]
+        will_move = entry.layer is Layer.TURN and self.context.options.layout.library == "hoisted"
+        if move.at in self.folded or will_move:
             return 0
         self.folded.add(move.at)
-        return self.entries[move.at].tokens
+        return entry.tokens
 
     def finish(self, progress: CutProgress) -> CutProgress:
         """The progress after the moves that were taken so far."""

@@ -15,8 +15,15 @@ import msgspec
 
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
-from lamina.core.entries import begins_with, count_sent, find_logged, find_prefix, find_sent
-from lamina.core.epochs import layers_end
+from lamina.core.entries import (
+    begins_with,
+    count_sent,
+    find_last_turn,
+    find_logged,
+    find_prefix,
+    find_sent,
+)
+from lamina.core.epochs import TURN_SCOPED, layers_end
 from lamina.core.hashing import handle
 from lamina.core.options import BuildContext, digest_settings
 from lamina.core.scale import TokenAccount
@@ -174,11 +181,19 @@ def _find_cut(draft: Draft, envelope: Envelope, change: str) -> Cut | None:
     """
     if not change:
         return draft.cut
-    if draft.cut is not None and draft.cut.reason.startswith(change):
+    if draft.cut is not None and (draft.cut.reason.startswith(change) or _cuts_earlier(draft, change)):
         return draft.cut
     if draft.cut is not None:
         return msgspec.structs.replace(draft.cut, reason=change)
     return Cut(number=len(draft.ledger.cuts) + 1, reason=change, after=envelope.tokens)
+
+
+def _cuts_earlier(draft: Draft, change: str) -> bool:
+    """Whether the cut changed bytes before those that a turn took with it when it was over."""
+    if change != TURN_SCOPED or draft.cut is None:
+        return False
+    turn_before = find_last_turn(draft.entries) - 1
+    return any(entry.ref == draft.cut.first and entry.turn < turn_before for entry in draft.entries)
 
 
 def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, context: BuildContext) -> Ledger:

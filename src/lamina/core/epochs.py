@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 from lamina.core.arrange import draft_log
 from lamina.core.draft import Draft
-from lamina.core.entries import find_last_turn
+from lamina.core.entries import count_sent, find_last_turn
 from lamina.core.layout import moves_sent_text
-from lamina.core.library import NEWER_IN_LIBRARY, SAME_IN_LIBRARY
+from lamina.core.library import NEWER_IN_LIBRARY
 from lamina.core.options import BuildContext, digest_settings
+from lamina.core.references import SAME_IN_LIBRARY
 from lamina.core.tool_definitions import digest_tools
-from lamina.core.turns import OWN_TURN_ONLY
+from lamina.core.turns import OWN_TURN_ONLY, count_leaving_tail
 from lamina.core.values import Digest, Entry, Form, Layer, Segment, SentMark
 
 TOOLS_CHANGED = "tools changed"
@@ -32,6 +33,17 @@ SUMMARISED = "older messages were summarised"
 
 NEW_SUMMARIES = 4
 """How many of the newest summaries may have been written since the last request."""
+
+
+def is_sent_again(draft: Draft, context: BuildContext) -> bool:
+    """Whether this is the last request again, with nothing added: opening a conversation cuts nothing."""
+    last = draft.ledger.mark
+    if last is None or digest_tools(context.head.tools) != last.tools:
+        return False
+    if digest_settings(context.options) != last.settings or not _continues(draft, last, context):
+        return False
+    tail = count_leaving_tail(draft.entries, context.kinds, context.options.layout)
+    return count_sent(draft.entries) == last.sent + tail
 
 
 def find_change(draft: Draft, context: BuildContext) -> str:

@@ -109,7 +109,7 @@ def apply_ledger(
 
     Without folds, `entries` are the end of a log; all folds are in force in its beginning already.
     """
-    lines = _find_valid_lines(entries, ledger.lines)
+    lines = find_valid_lines(entries, ledger.lines)
     folds = ledger.folds
     folded: dict[Ref, Fold] = {}
     if with_folds and folds:
@@ -131,7 +131,7 @@ def apply_ledger(
     return Applied(entries=entries, ledger=ledger, reworded=reworded, followed=followed)
 
 
-def _find_valid_lines(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine]) -> dict[Ref, LedgerLine]:
+def find_valid_lines(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine]) -> dict[Ref, LedgerLine]:
     """The lines that hold. Only lines of entries that are there can be undone.
 
     The line of a segment that is gone stays. If the segment comes back, it is sent as it was before.

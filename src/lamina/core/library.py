@@ -7,7 +7,7 @@ print the layer beside the system text, but lamina gives it no authority.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -16,17 +16,19 @@ from lamina.core.entries import (
     identify_attachment,
     is_attachment,
     make_own_entry,
+    may_repeat,
     name_attachment,
-    omit,
     omit_by_ref,
 )
 from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
 from lamina.core.layout import Layout
-from lamina.core.lowering import replace_parts
+from lamina.core.ledger import find_valid_lines
+from lamina.core.lowering import make_omitted_line, replace_parts
+from lamina.core.references import SAME_IN_LIBRARY, ReferredLog, is_reference_line
 from lamina.core.scale import Scale
 from lamina.core.text.tags import escape_attribute
 from lamina.core.turns import OWN_TURN_ONLY
-from lamina.core.values import OWN_ORIGIN, Entry, Form, Layer, Ledger, Role, Segment, Text
+from lamina.core.values import OWN_ORIGIN, Entry, Form, Layer, Ledger, LedgerLine, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, WordingPlace, name_of, text_of
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
@@ -39,9 +41,8 @@ NAMED_IN_THE_LIST = "stands in the library, named in the list"
 LIST_ENDING = "!list"
 """How the key of the list of names ends."""
 
-SAME_IN_LIBRARY = "stands in the library as "
 NEWER_IN_LIBRARY = "newer content stands in the library as "
-"""Why an earlier attachment is not in the library itself. The ref of the one that is there follows."""
+"""Why an earlier attachment is not in the library any more. The ref of the one that is there follows."""
 
 SENT_AGAIN = "sent again: a cut left its handle in the library"
 """Why an attachment of this turn is sent although the library has its name."""
@@ -56,132 +57,141 @@ def hoist_attachments(
     kinds: Kinds,
     wording: Wording,
     scale: Scale,
-) -> list[Entry]:
+) -> ReferredLog:
     """Attachments of turns before `turn` in LIBRARY; those of this turn that stand there, as references.
 
-    The library stands behind the system text, under a title. What an attachment leaves behind in its old
-    place is omitted with a reason.
+    Of each name the newest appearance that is no reference stands there, in the place of the first. The
+    ledger says which are references. The library stands behind the system text, under a title.
     """
-    library = _Library(ledger, layout, kinds, wording, scale)
-    rest: list[Entry] = []
+    choice = _Choice(find_valid_lines(entries, ledger.lines))
     for entry in entries:
-        is_earlier = entry.turn < turn and entry.form is not Form.OMITTED
-        if is_earlier and is_attachment(entry, kinds):
-            rest += library.add(entry)
+        if entry.form is Form.OMITTED or not is_attachment(entry, kinds):
+            continue
+        is_earlier = entry.turn < turn
+        if is_earlier and (is_turn_scoped(kinds, entry.segment) or not kind_of(kinds, entry.segment).carried):
+            choice.reasons[entry.ref] = OWN_TURN_ONLY
         else:
+            choice.add(entry, is_earlier=is_earlier)
+    standing = choice.standing.values()
+    refs = {entry.ref for entry in standing}
+    rest: list[Entry] = []
+    for entry in omit_by_ref(entries, choice.reasons):
+        if entry.ref in choice.sent_again:
+            rest.append(msgspec.structs.replace(entry, why=SENT_AGAIN))
+        elif entry.ref not in refs:
             rest.append(entry)
-    if not library.attachments:
-        return rest
+    rest = name_in_list(rest, choice.named, scale)
+    library = [
+        _shorten(entry, layout=layout, kinds=kinds, wording=wording, scale=scale) for entry in standing
+    ]
+    if library:
+        library.insert(0, _make_title())
     after_system = 0
     while after_system < len(rest) and rest[after_system].layer is Layer.SYSTEM:
         after_system += 1
-    return [
-        *rest[:after_system],
-        _make_title(),
-        *library.attachments.values(),
-        *_refer_to_library(rest[after_system:], library, turn, scale=scale),
-    ]
+    return ReferredLog(
+        entries=[*rest[:after_system], *library, *rest[after_system:]],
+        lines=choice.new_lines,
+        ended=frozenset(ref for ref in refs if ref in choice.lines and is_reference_line(choice.lines[ref])),
+    )
 
 
-class _Library:
-    """The attachments of earlier turns, by their key, or by their content if they have none.
+class _Choice:
+    """Which appearance of each attachment is in the library, by the lines of the ledger.
 
-    `lowered` are the refs of entries of which a cut left a handle at most.
+    `standing` has it by name, `reasons` why others are not sent. `named` are references of this turn, and
+    `sent_again` what comes again, though the library has its name: a cut has left a handle there.
     """
 
-    def __init__(self, ledger: Ledger, layout: Layout, kinds: Kinds, wording: Wording, scale: Scale) -> None:
-        self.layout = layout
-        self.kinds = kinds
-        self.wording = wording
-        self.scale = scale
-        self.attachments: dict[str, Entry] = {}
-        self.lowered = frozenset(ref for ref, line in ledger.lines.items() if line.form < Form.COMPACT)
+    def __init__(self, lines: Mapping[Ref, LedgerLine]) -> None:
+        self.lines = lines
+        self.standing: dict[str, Entry] = {}
+        self.reasons: dict[Ref, str] = {}
+        self.named: set[Ref] = set()
+        self.sent_again: set[Ref] = set()
+        self.new_lines: dict[Ref, LedgerLine] = {}
 
-    def add(self, entry: Entry) -> list[Entry]:
-        """Add one attachment, and return what that leaves behind in its old place.
-
-        If a cut has lowered equal content to a handle, the new appearance takes its place.
-        """
-        kind = kind_of(self.kinds, entry.segment)
-        if is_turn_scoped(self.kinds, entry.segment) or not kind.carried:
-            return [omit(entry, OWN_TURN_ONLY)]
+    def add(self, entry: Entry, *, is_earlier: bool) -> None:
+        """Choose what becomes of the next attachment. One of this turn enters the library with the next."""
         name = name_attachment(entry)
-        older = self.attachments.get(name)
-        if older is None:
-            self.attachments[name] = self._shorten(entry)
-            return []
-        is_same = identify_attachment(older) == identify_attachment(entry)
-        if is_same and older.ref not in self.lowered:
-            return [omit(entry, f"{SAME_IN_LIBRARY}{older.ref}")]
-        self.attachments[name] = self._shorten(entry)
-        return [omit(older, f"{NEWER_IN_LIBRARY}{entry.ref}")]
+        older = self.standing.get(name)
+        if older is not None and self._refers(entry, older, is_earlier=is_earlier):
+            self._refer(entry, older, is_earlier=is_earlier)
+        elif is_earlier:
+            if older is not None:
+                self.reasons[older.ref] = f"{NEWER_IN_LIBRARY}{entry.ref}"
+            self.standing[name] = entry
+        elif older is not None and identify_attachment(older) == identify_attachment(entry):
+            self.sent_again.add(entry.ref)
 
-    def find(self, entry: Entry) -> Entry | None:
-        """The same attachment as it stands here; None if it does not, or has other content."""
-        same_name = self.attachments.get(name_attachment(entry))
-        if same_name is None or identify_attachment(same_name) != identify_attachment(entry):
-            return None
-        return same_name
+    def _refers(self, entry: Entry, older: Entry, *, is_earlier: bool) -> bool:
+        """Whether an attachment refers to an appearance in the library, and is not sent itself.
 
-    def _shorten(self, entry: Entry) -> Entry:
-        """The attachment as it stands in the library, at most as long as the layout allows.
-
-        What cannot be recovered, such as text that the user marked, stays word for word.
+        What was a reference stays one when its turn is over, even if a cut lowers that appearance. In its own
+        turn it refers to what has its words there: if that is a handle, it is sent.
         """
-        size = len(text_of(entry.source.parts))
-        limit = self.layout.prior_limits.get(entry.segment.kind, self.layout.prior_limit)
-        in_full = self._word(entry, size, limit=size, form=Form.FULL)
-        if size <= limit or not recoverable(self.kinds, entry.segment):
-            return in_full
-        compact = self._word(entry, size, limit=limit, form=Form.COMPACT)
-        # The handle takes more than a text loses that is hardly longer than the limit.
-        if self.scale.body(compact) >= self.scale.body(in_full):
-            return in_full
-        return compact
+        if may_repeat(entry) or identify_attachment(older) != identify_attachment(entry):
+            return False
+        line = self.lines.get(entry.ref)
+        if line is not None and (is_earlier or not is_reference_line(line)):
+            return is_reference_line(line)
+        line = self.lines.get(older.ref)
+        return line is None or is_reference_line(line) or line.form >= Form.COMPACT
 
-    def _word(self, entry: Entry, size: int, *, limit: int, form: Form) -> Entry:
-        """The attachment in the words of the library, in at most so many characters of its text."""
-        place = WordingPlace(turn=entry.turn, size=size, in_library=True)
-        parts = self.wording.prior(entry.source, entry.content, limit=limit, place=place)
-        return replace_parts(
-            msgspec.structs.replace(entry, layer=Layer.LIBRARY), form, parts, "in the library"
-        )
-
-
-def _refer_to_library(rest: Sequence[Entry], library: _Library, turn: int, *, scale: Scale) -> list[Entry]:
-    """Attachments of this turn that stand unchanged in the library, as one list of names."""
-    result = list(rest)
-    in_library: list[Entry] = []
-    for at, entry in enumerate(rest):
-        came_now = entry.turn == turn and entry.form is Form.FULL
-        if not came_now or not is_attachment(entry, library.kinds):
-            continue
-        hoisted = library.find(entry)
-        if hoisted is None:
-            continue
-        if hoisted.ref in library.lowered:
-            # A cut has left only its handle in the library, so its words are sent where they are asked for.
-            result[at] = msgspec.structs.replace(entry, why=SENT_AGAIN)
+    def _refer(self, entry: Entry, older: Entry, *, is_earlier: bool) -> None:
+        why = f"{SAME_IN_LIBRARY}{older.ref}"
+        if is_earlier:
+            self.reasons[entry.ref] = why
         else:
-            in_library.append(entry)
-    return name_in_list(result, in_library, scale)
+            self.named.add(entry.ref)
+        if entry.ref not in self.lines:
+            self.new_lines[entry.ref] = make_omitted_line(why, cut=0)
 
 
-def name_in_list(entries: list[Entry], in_library: Sequence[Entry], scale: Scale) -> list[Entry]:
-    """The entries, of which those that stand in the library are named in one list, before the first of them.
+def _shorten(entry: Entry, *, layout: Layout, kinds: Kinds, wording: Wording, scale: Scale) -> Entry:
+    """The attachment as it stands in the library, at most as long as the layout allows.
 
-    If the list would be longer than what it names, there is none.
+    What cannot be recovered, such as text that the user marked, stays word for word.
     """
-    if not in_library:
-        return entries
-    refs = [entry.ref for entry in in_library]
-    names = _make_list_of_names(in_library)
-    tokens = sum(scale.body(entry) for entry in in_library)
-    if scale.body(names) >= tokens:
-        return omit_by_ref(entries, dict.fromkeys(refs, IN_THE_LIBRARY))
-    named = omit_by_ref(entries, dict.fromkeys(refs, NAMED_IN_THE_LIST))
-    first_at = find_position(entries, refs[0])
-    return [*named[:first_at], names, *named[first_at:]]
+    size = len(text_of(entry.source.parts))
+    limit = layout.prior_limits.get(entry.segment.kind, layout.prior_limit)
+    in_full = _word(entry, size, limit=size, form=Form.FULL, wording=wording)
+    if size <= limit or not recoverable(kinds, entry.segment):
+        return in_full
+    compact = _word(entry, size, limit=limit, form=Form.COMPACT, wording=wording)
+    # The handle takes more than a text loses that is hardly longer than the limit.
+    if scale.body(compact) >= scale.body(in_full):
+        return in_full
+    return compact
+
+
+def _word(entry: Entry, size: int, *, limit: int, form: Form, wording: Wording) -> Entry:
+    """The attachment in the words of the library, in at most so many characters of its text."""
+    place = WordingPlace(turn=entry.turn, size=size, in_library=True)
+    parts = wording.prior(entry.source, entry.content, limit=limit, place=place)
+    return replace_parts(msgspec.structs.replace(entry, layer=Layer.LIBRARY), form, parts, "in the library")
+
+
+def name_in_list(entries: list[Entry], named: Collection[Ref], scale: Scale) -> list[Entry]:
+    """The entries, of which those that stand in the library are named in a list, before the first of them.
+
+    Each question of a turn has a list of its own. If it would be longer than what it names, there is none.
+    """
+    groups: dict[int, list[Entry]] = {}
+    questions = 0
+    for entry in entries:
+        questions += entry.layer is Layer.PROMPT
+        if entry.ref in named:
+            groups.setdefault(questions, []).append(entry)
+    for in_library in groups.values():
+        refs = [entry.ref for entry in in_library]
+        names = _make_list_of_names(in_library)
+        if scale.body(names) >= sum(scale.body(entry) for entry in in_library):
+            entries = omit_by_ref(entries, dict.fromkeys(refs, IN_THE_LIBRARY))
+            continue
+        entries = omit_by_ref(entries, dict.fromkeys(refs, NAMED_IN_THE_LIST))
+        entries.insert(find_position(entries, refs[0]), names)
+    return entries
 
 
 def is_named_in_library(entry: Entry) -> bool:

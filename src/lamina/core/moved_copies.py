@@ -15,7 +15,7 @@ from lamina.core.entries import identify_attachment, is_attachment, may_repeat, 
 from lamina.core.kinds import Kinds
 from lamina.core.ledger import without_lines
 from lamina.core.library import LIST_ENDING, SENT_AGAIN, is_named_in_library, name_in_list
-from lamina.core.lowering import lower_entry, make_line
+from lamina.core.lowering import make_line
 from lamina.core.options import BuildContext
 from lamina.core.references import ATTACHED_AGAIN, is_reference, lower_to_stub, raise_to_full
 from lamina.core.scale import weigh_entries
@@ -71,17 +71,21 @@ def send_again(draft: Draft, lost: frozenset[Digest], context: BuildContext, *, 
     `cut` is the number of the cut that lowered them in the library; 0 if they entered lowered.
     """
     entries: list[Entry] = []
+    named: list[Ref] = []
+    newest = {identify_attachment(entry): entry.ref for entry in draft.entries if is_named_in_library(entry)}
     for entry in draft.entries:
-        is_lost = identify_attachment(entry) in lost
+        identity = identify_attachment(entry)
         if is_named_in_library(entry):
-            why = SENT_AGAIN if is_lost else entry.why
+            why = SENT_AGAIN if identity in lost else entry.why
             entries.append(raise_to_full(entry, why, wording=context.wording))
-        elif is_lost and entry.layer is Layer.LIBRARY:
-            entries.append(lower_entry(entry, Form.STUB, "attachment", wording=context.wording))
+            if identity not in lost:
+                named.append(entry.ref)
+        elif identity in lost and entry.layer is Layer.LIBRARY and entry.form > Form.STUB:
+            why = f"{ATTACHED_AGAIN}{newest[identity]}"
+            entries.append(lower_to_stub(entry, why, wording=context.wording, scale=context.scale))
         elif not entry.ref.endswith(LIST_ENDING):
             entries.append(entry)
-    in_library = [entry for entry in entries if is_named_in_library(entry)]
-    return _replace_entries(draft, name_in_list(entries, in_library, context.scale), context, cut=cut)
+    return _replace_entries(draft, name_in_list(entries, named, context.scale), context, cut=cut)
 
 
 def _replace_entries(draft: Draft, entries: list[Entry], context: BuildContext, *, cut: int) -> Draft:

@@ -25,6 +25,9 @@ SHORT_REFERENCE = 1
 SAME_CONTENT = "same content as "
 """Why an attachment is only a reference. The ref of the copy in full follows."""
 
+SAME_IN_LIBRARY = "stands in the library as "
+"""Why an attachment is not sent where it came, in the hoisted layout. The ref of the one there follows."""
+
 ATTACHED_AGAIN = "attached again later as "
 """Why an older appearance was lowered when the full form moved to a newer one, whose ref follows."""
 
@@ -56,7 +59,7 @@ def is_reference(entry: Entry, kinds: Kinds) -> bool:
 
 def is_reference_line(line: LedgerLine) -> bool:
     """Whether a line is of a reference. One that is left out has no words, and so no flag."""
-    return line.reference or line.why.startswith(SAME_CONTENT)
+    return line.reference or line.why.startswith((SAME_CONTENT, SAME_IN_LIBRARY))
 
 
 def is_about_copies(line: LedgerLine) -> bool:

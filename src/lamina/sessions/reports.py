@@ -13,9 +13,11 @@ from contextlib import contextmanager
 import msgspec
 
 from lamina.caches.stream import Stream
+from lamina.core.entries import find_logged
 from lamina.core.envelope import Envelope
 from lamina.core.epochs import layers_end
 from lamina.core.hashing import digest
+from lamina.core.references import is_reference_line
 from lamina.core.values import Cut, Digest, Form, Layer
 from lamina.diagnose.compared import weigh_request
 from lamina.diagnose.differences import diff
@@ -28,8 +30,9 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """How long a build took, in seconds by phase, and what became of the segments.
 
     The phases "library" and "compaction" are a part of "build".
-    `referenced` and `lowered` are shares of all segments: sent as a reference to equal content above, or in
-    any other lower form. `left_out` counts attachments that were not found or belong to another workspace.
+    `segments` counts what is sent in each layer. `referenced` and `lowered` are shares of all segments: those
+    of which equal content stands above or in the library, and those in any other lower form. `left_out`
+    counts attachments that were not found or belong to another workspace.
     `unparsed` counts, by tag, what an importer of foreign prompts could not parse.
     """
 
@@ -128,7 +131,7 @@ def _stream_of(request: BuiltRequest) -> Stream:
 def _measure(envelope: Envelope, *, seconds: dict[str, float], left_out: int) -> Metrics:
     """Count what became of the segments of a request.
 
-    A segment that refers to an equal one above it is not lowered: its content is there.
+    A segment that refers to an equal one is not lowered: its content is there.
     """
     lines = envelope.ledger.lines
     referenced = 0
@@ -139,14 +142,14 @@ def _measure(envelope: Envelope, *, seconds: dict[str, float], left_out: int) ->
         if entry.form is Form.FULL:
             continue
         line = lines.get(entry.ref)
-        if line and line.reference:
+        if line and is_reference_line(line):
             referenced += 1
         else:
             lowered += 1
-    total = max(len(envelope.entries), 1)
+    total = max(len(find_logged(envelope.entries)), 1)
     return Metrics(
         seconds=dict(seconds),
-        segments=dict(Tally(entry.layer for entry in envelope.entries)),
+        segments=dict(Tally(entry.layer for entry in envelope.sent)),
         referenced=referenced / total,
         lowered=lowered / total,
         left_out=left_out,

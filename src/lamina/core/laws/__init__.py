@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from lamina.core.entries import find_logged
+from lamina.core.envelope import Envelope
 from lamina.core.laws.case import BuildInputs, Case
 from lamina.core.laws.content import (
     calls_and_results_pair,
@@ -30,6 +32,8 @@ from lamina.core.laws.voices import (
     untouched_means_untouched,
     what_the_user_said_is_not_lost_in_silence,
 )
+from lamina.core.options import DEFAULT_OPTIONS, Options
+from lamina.core.tokens import ESTIMATE, Counter
 from lamina.errors import LawBroken
 
 __all__ = (
@@ -55,11 +59,23 @@ __all__ = (
 )
 
 
-def audit(case: Case) -> None:
+def audit(
+    request: Envelope | Case,
+    *,
+    before: Envelope | None = None,
+    counter: Counter = ESTIMATE,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
     """Raise LawBroken with the first law that does not hold.
 
-    The name in the error is that of the function, and of the property test for the law.
+    An application has an envelope, perhaps the one `before` it, and the counter and options of its build
+    (those of a session are its `terms`). A case has them all, and says besides what it was built with. The
+    name in the error is that of the function, and of the property test for the law.
     """
+    case = request
+    if isinstance(case, Envelope):
+        log = tuple(entry.segment for entry in find_logged(case.entries))
+        case = Case(log=log, envelope=case, before=before, counter=counter, options=options)
     for name, law in LAWS.items():
         for problem in law(case):
             raise LawBroken(name, problem)
