@@ -22,7 +22,7 @@ from lamina.caches.stream import SETTINGS
 from lamina.core.cut_target import Rates
 from lamina.core.text.characters import lower_ascii
 from lamina.errors import BadInput
-from lamina.models.facts import Model, model_or_none
+from lamina.models.facts import Model, model_or_none, nearest_name
 from lamina.models.names import is_named, plain_name
 
 MatchRule = Literal["breakpoints", "tail", "prefix", "units", "pages", "slots"]
@@ -186,6 +186,8 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         facts = None
         if self.from_models:
             facts = model_or_none(model)
+        if facts is not None and facts.inferred:
+            facts = model_or_none(facts.like)
         return facts or _NO_FACTS
 
     def step(self, model: str) -> int:
@@ -277,24 +279,31 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         return self.read + self.written + self.written_long + self.uncached
 
 
-@lru_cache(maxsize=256)
 def rules_for(name_or_model: str, *, dialect: str = "") -> CacheRules:
     """The rules of this name, else those of a model's cache, else the rules named `unknown`.
+
+    A model that no table has is taken to have the cache of the nearest one.
 
     A dialect that only one kind of server speaks decides alone. Any other dialect decides only if no rules
     list the model.
 
     `rules_for("claude-sonnet-4-5")` are Anthropic's, and so are `rules_for("x", dialect="anthropic")`.
     """
+    if name_or_model in all_rules():
+        return all_rules()[name_or_model]
+    return _find_rules(name_or_model, nearest_name(name_or_model), dialect)
+
+
+@lru_cache(maxsize=256)
+def _find_rules(model: str, nearest: str, dialect: str) -> CacheRules:
+    """The rules of a model's cache, whose nearest known model has this name."""
     rules_by_name = all_rules()
-    if name_or_model in rules_by_name:
-        return rules_by_name[name_or_model]
     of_dialect = [rules for rules in rules_by_name.values() if dialect in rules.dialects]
     # a server of one's own serves any model, so its rules list none
     for rules in of_dialect:
         if not rules.models:
             return rules
-    listing_rules = _find_by_model(name_or_model)
+    listing_rules = _find_by_model(model, nearest)
     if listing_rules is not None:
         return listing_rules
     if of_dialect:
@@ -302,20 +311,19 @@ def rules_for(name_or_model: str, *, dialect: str = "") -> CacheRules:
     return rules_by_name[UNKNOWN]
 
 
-def _find_by_model(model: str) -> CacheRules | None:
+def _find_by_model(model: str, nearest: str) -> CacheRules | None:
     """The rules that list the longest beginning of a model's name, as it is written or as a plain name.
 
-    `gpt-5.6-mini` is of the rules that list `gpt-5.6`, though others list `gpt-5`.
+    `gpt-5.6-mini` is of the rules that list `gpt-5.6`, though others list `gpt-5`. A host that its path names
+    decides first: it serves the models of others from a cache of its own.
     """
-    lower_name = lower_ascii(model)
-    plain_model = plain_name(model)
+    names = (lower_ascii(model), plain_name(model), plain_name(nearest))
     best = None
-    longest = ""
+    longest = (False, 0)
     for beginning, rules in _list_beginnings():
-        if len(beginning) <= len(longest):
-            continue
-        if lower_name.startswith(beginning) or plain_model.startswith(beginning):
-            longest = beginning
+        weight = ("/" in beginning, len(beginning))
+        if weight > longest and any(name.startswith(beginning) for name in names):
+            longest = weight
             best = rules
     return best
 

@@ -41,7 +41,7 @@ from lamina.errors import BadInput
 from lamina.fitting.markers import Breakpoints, check_breakpoints
 from lamina.models.counters import counter_for, from_file
 from lamina.models.facts import model as facts_of
-from lamina.models.facts import model_or_none
+from lamina.models.facts import model_or_none, nearest_name
 
 if TYPE_CHECKING:
     from lamina.core.wording import Wording
@@ -146,9 +146,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def find_budget(self, model: str, *, dialect: str = "") -> Budget:
         """The budget, with the window of the model if it names none, and with what is worth its price.
 
-        A model that lamina does not know raises BadInput, since its window must be given then.
+        A model that is like none that lamina knows raises BadInput, since its window must be given then.
         """
-        budget = self.own_budget or self.fill_budget(facts_of(model).budget)
+        budget = self.own_budget or self.fill_budget(facts_of(model, dialect=dialect).budget)
         return self.price_budget(budget, model, dialect=dialect)
 
     def fill_budget(self, given: Budget) -> Budget:
@@ -161,12 +161,21 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The budget with what is worth its price, if this policy asks for it and the price is known."""
         if self.window == "model" or budget.working is not None:
             return budget
-        facts = model_or_none(model)
+        facts = model_or_none(nearest_name(model))
         rules = self.find_rules(model, dialect=dialect)
         if facts is None or facts.prices.input is None or rules.name == UNKNOWN:
             return budget
         working = choose_working(rates(rules, model), self.prefer or "balanced")
         return msgspec.structs.replace(budget, working=working)
+
+    def describe_inferred(self, model: str, *, dialect: str) -> str:
+        """What is taken from the nearest model, since no table has this one, in words; "" if nothing is."""
+        facts = model_or_none(model, dialect=dialect)
+        if facts is None:
+            return ""
+        if self.own_budget is not None:
+            return facts.describe_inferred("tokens", "cache")
+        return facts.describe_inferred("window", "tokens", "cache")
 
     def find_counter(self, model: str) -> Counter:
         """The counter, or else the best one for the model."""

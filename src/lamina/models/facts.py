@@ -36,9 +36,22 @@ from lamina.core.bound_thinking import Binding
 from lamina.core.text.estimate import FAMILIES
 from lamina.core.values import Budget
 from lamina.errors import BadInput
-from lamina.models.names import TUNED, beginnings, is_boundary, key_of, read_tuned_base, tail_of
+from lamina.models.names import (
+    NO_VERSION,
+    TUNED,
+    Version,
+    beginnings,
+    is_boundary,
+    key_of,
+    name_provider,
+    own_name,
+    read_tuned_base,
+    shorten_family,
+    split_version,
+    tail_of,
+)
 
-AS_OF = "2026-11-09"
+AS_OF = "2026-11-19"
 """The day of the table: prices and limits are those of then."""
 
 VARIABLE = "LAMINA_MODELS"
@@ -102,6 +115,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     the shortest prefix in tokens that its provider caches, None if that is unknown. `tiers` are the
     prices of longer requests, in rising order. `listed` is the host's own name for the model if this is
     what that host gives and asks for, else empty.
+
+    `like` is the model whose tokens and cache this one is taken to have, "" if its own name says them.
+    `inferred`: no table has this name, so its limits are that model's too, and its prices are not known.
     """
 
     name: str
@@ -115,6 +131,15 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tiers: tuple[Tier, ...] = ()
     off_peak: OffPeak | None = None
     listed: str = ""
+    like: str = ""
+    inferred: bool = False
+
+    def describe_inferred(self, *facts: str) -> str:
+        """Which of its `facts` are those of another model, in words; "" if none is."""
+        if not self.inferred:
+            return ""
+        what = ", ".join(facts)
+        return f"{what} as {self.like}'s, since {self.name} is on no list; prices not known".lstrip()
 
     @property
     def budget(self) -> Budget:
@@ -128,20 +153,44 @@ Models = Mapping[str, Model]
 """Models by the names that they are found by."""
 
 
-def model(name: str, *, own: Models | None = None) -> Model:
+def model(name: str, *, own: Models | None = None, dialect: str = "") -> Model:
     """The facts of a model, by its name as any provider writes it: with its path, region, or date.
+
+    A name that no table has gets those of the nearest model (`Model.inferred`): the newest of its family,
+    else of its provider, which its path or the `dialect` names. If there is none, this raises `BadInput`.
 
     `own` are the caller's models, which win over the table; None takes those of the file that the
     environment variable LAMINA_MODELS names, read once.
     """
-    if own is None:
-        return _find_with_file(name, os.environ.get(VARIABLE, ""))
-    return find_model(name, own, listed_models())
+    found = model_or_none(name, own=own, dialect=dialect)
+    if found is None:
+        raise _unknown_model(name)
+    return found
 
 
-def model_or_none(name: str) -> Model | None:
+def model_or_none(name: str, *, own: Models | None = None, dialect: str = "") -> Model | None:
     """What `model` gives, or None if it would raise `BadInput`."""
-    return _find_with_file_or_none(name, os.environ.get(VARIABLE, ""))
+    if own is None:
+        return _find_with_file(name, os.environ.get(VARIABLE, ""), dialect)
+    return _find_nearest(name, (own, listed_models()), dialect)
+
+
+def nearest_name(name: str, *, dialect: str = "") -> str:
+    """The name of the model whose tokens and cache this one is taken to have; its own if it is known."""
+    row = model_or_none(name, dialect=dialect)
+    if row is None or not row.like:
+        return name
+    return row.like
+
+
+def newer_than(name: str) -> str:
+    """The model that this one is like, if it is newer than all that are known; else ""."""
+    row = model_or_none(name)
+    if row is None or not row.like:
+        return ""
+    if row.inferred and split_version(key_of(name))[1] <= split_version(key_of(row.like))[1]:
+        return ""
+    return row.like
 
 
 def price_of(model: Model, *, tokens: int = 0, at: datetime | None = None) -> Prices:
@@ -164,19 +213,74 @@ def price_of(model: Model, *, tokens: int = 0, at: datetime | None = None) -> Pr
 
 
 @lru_cache(maxsize=256)
-def _find_with_file(name: str, path: str) -> Model:
+def _find_with_file(name: str, path: str, dialect: str) -> Model | None:
     """The model of this name in the user's file and the table; `path` is "" if there is no file."""
     if not path:
-        return find_model(name, listed_models())
-    return find_model(name, _load_once(path), listed_models())
+        return _find_nearest(name, (listed_models(),), dialect)
+    return _find_nearest(name, (_load_once(path), listed_models()), dialect)
 
 
-@lru_cache(maxsize=256)
-def _find_with_file_or_none(name: str, path: str) -> Model | None:
+def _find_nearest(name: str, among: Sequence[Models], dialect: str) -> Model | None:
     try:
-        return _find_with_file(name, path)
+        return find_model(name, *among)
     except BadInput:
-        return None
+        return infer_model(name, *among, dialect=dialect)
+
+
+def infer_model(name: str, *among: Models, dialect: str = "") -> Model | None:
+    """The facts of a model that these tables lack, as those of the nearest one; its prices are not known.
+
+    `claude-opus-6` is taken for the newest Opus, `gpt-6-rosalind` for another GPT 6. Of a model whose name
+    says nothing but its provider, or whose dialect alone does, nobody knows how new it is: the smallest
+    window of the provider is the safe one.
+    """
+    key = key_of(name.removeprefix(TUNED)).replace("chatgpt", "gpt")
+    row = None
+    for start in beginnings(key):
+        family, version = split_version(key[start:])
+        row = row or _find_in_family(family, version, among)
+    if row is None:
+        provider = name_provider(name, dialect)
+        rows = [row for _, _, row in _list_family(provider, among)]
+        if not provider or not rows:
+            return None
+        row = min(rows, key=lambda row: row.window)
+    nearest = msgspec.structs.replace(
+        _remove_prices(row),
+        name=own_name(name),
+        like=row.like or row.listed or row.name,
+        inferred=True,
+        listed="",
+    )
+    if "[1m]" in name and nearest.window < MILLION:
+        nearest = msgspec.structs.replace(nearest, window=MILLION, total=0)
+    return nearest
+
+
+def _find_in_family(family: str, version: Version, among: Sequence[Models]) -> Model | None:
+    """The newest model of a family that is not newer than this version, else the oldest.
+
+    If there is none, it is one of the family with a word less: `gpt-#` after `gpt-#-rosalind`.
+    """
+    for shorter in shorten_family(family):
+        members = _list_family(shorter, among)
+        older = [member for member in members if version == NO_VERSION or member[1] <= version]
+        if older:
+            return max(older, key=lambda member: (member[1], member[0] == shorter, -member[2].window))[2]
+        if members:
+            return min(members, key=lambda member: (member[1], member[2].window))[2]
+    return None
+
+
+def _list_family(family: str, among: Sequence[Models]) -> list[tuple[str, Version, Model]]:
+    """The rows of a family, or of one that goes on after it, each with its own family and version."""
+    members = []
+    for models in among:
+        for key, row in models.items():
+            own_family, version = split_version(key)
+            if own_family == family or own_family.startswith((f"{family}-", f"{family}#")):
+                members.append((own_family, version, row))
+    return members
 
 
 @lru_cache(maxsize=8)
@@ -322,7 +426,8 @@ def _complete_model(name: str, own_model: _OwnModel, *, place: str) -> Model:
 def _find_base(name: str, own_model: _OwnModel, *, place: str) -> Model:
     """What the user's model begins as: the one that it is like, else the one of its name, else a new one."""
     if own_model.like is not None:
-        return msgspec.structs.replace(find_model(own_model.like, listed_models()), name=name, listed="")
+        like = find_model(own_model.like, listed_models())
+        return msgspec.structs.replace(like, name=name, listed="", like=like.listed or like.name)
     row = listed_models().get(key_of(name))
     if row is not None:
         return row

@@ -14,6 +14,7 @@ from lamina.core.tokens import Counter, estimate_for
 from lamina.errors import BadInput
 from lamina.models.counters import claude, openai, vocabularies
 from lamina.models.counters.tokenizer_files import from_file
+from lamina.models.facts import newer_than
 from lamina.models.framing import framing_for, longest_prefix
 from lamina.models.names import own_name
 
@@ -22,7 +23,17 @@ __all__ = ["counter_for", "from_file"]
 
 @lru_cache(maxsize=256)
 def counter_for(model: str) -> Counter:
-    """The best counter that there is for a model of any provider. Unknown models get an estimate."""
+    """The best counter that there is for a model of any provider. Unknown models get an estimate.
+
+    A model that is newer than all in the table is counted as the nearest one is, with no claim.
+    """
+    nearest = newer_than(model)
+    if not nearest:
+        return _counter_by_name(model)
+    return msgspec.structs.replace(_counter_by_name(nearest), exact=False, measured=False)
+
+
+def _counter_by_name(model: str) -> Counter:
     counter = _text_counter(model)
     framing = framing_for(model)
     quick = counter.quick
