@@ -230,7 +230,19 @@ def _group(
             model = kept[name]
         if group.get("open"):
             model = msgspec.structs.replace(model, prices=Prices(), tiers=(), off_peak=None)
+        if group.get("two_caches"):
+            model = _without_cache_prices(model)
         yield Row(model=model, key=key, listing=group.get("listing", ""))
+
+
+def _without_cache_prices(model: Model) -> Model:
+    """A model whose list price of a read is not known to be that of the cache that is used."""
+    tiers = [
+        msgspec.structs.replace(tier, prices=Prices(input=tier.prices.input, output=tier.prices.output))
+        for tier in model.tiers
+    ]
+    plain = Prices(input=model.prices.input, output=model.prices.output)
+    return msgspec.structs.replace(model, prices=plain, tiers=tuple(tiers))
 
 
 def _own(own: dict[str, Any], rows: list[Row], source: Source, remarks: list[str]) -> Iterator[Row]:

@@ -12,8 +12,8 @@ from lamina.diagnose import CAUSES
 from lamina.models import listed_models
 
 NAMES = (
-    "anthropic bedrock deepseek gemini groq llama_cpp mistral nova ollama openai openai_legacy "
-    "sglang unknown vllm xai"
+    "anthropic bedrock deepseek gemini glm groq kimi kimi_coding llama_cpp minimax minimax_automatic mistral "
+    "nova ollama openai openai_legacy qwen qwen_implicit sglang unknown vllm xai"
 ).split()
 
 
@@ -43,6 +43,17 @@ def test_there_is_a_dated_and_sourced_rule_set_for_each_cache() -> None:
         ("my-tuned-model", "gemini", "gemini"),
         ("my-tuned-model", "anthropic", "anthropic"),
         ("deepseek-v4-pro", "", "deepseek"),
+        ("deepseek-flash", "openai_chat", "deepseek"),
+        ("kimi-k3", "openai_chat", "kimi"),
+        ("moonshotai/Kimi-K3.1-Pro", "anthropic", "kimi"),
+        ("kimi-for-coding", "anthropic", "kimi_coding"),
+        ("kimi-k2", "openai_chat", "unknown"),  # with open weights, so anybody serves it
+        ("qwen3.8-max", "anthropic", "qwen"),
+        ("qwen3.8-flash", "openai_chat", "qwen_implicit"),
+        ("MiniMax-M3", "anthropic", "minimax"),
+        ("minimax-m2.7", "openai_chat", "minimax_automatic"),
+        ("glm-5.3", "anthropic", "glm"),
+        ("groq/kimi-k3", "openai_chat", "groq"),
         ("grok-4.7", "", "xai"),
         ("mistral-large-4", "", "mistral"),
         ("groq/llama-3.3", "", "groq"),

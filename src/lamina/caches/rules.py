@@ -55,8 +55,8 @@ _NO_FACTS = Model(name="", window=0)
 class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The cache of one provider or server, as written down from its `sources` on the day `as_of`.
 
-    **Which requests.** `models` are beginnings of model names, `dialects` are names of dialects. `key`
-    names the request field that routes to one cache.
+    **Which requests.** `models` are beginnings of model names. Where a provider has two caches, `dialects`
+    are those that speak to this one. `key` names the request field that routes to one cache.
 
     **What we do not know.** `note` has what is not published. `conflicts` has where two documents disagree,
     which of them we follow, and the date of each. `promised` is false where the provider calls its cache
@@ -65,8 +65,7 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     **How long.** `lifetimes` maps the word that a marker or a request uses to seconds. `lifetime` is the word
     that holds if nothing else is requested. `lives` lists the words that a model takes, its default first,
-    where models differ. `refresh`: a read starts the lifetime again. `unpublished` lists the words for which
-    the provider does not publish what a write costs.
+    where models differ. `refresh`: a read starts the lifetime again.
 
     **How much.** `markers` is the largest number of markers in a request. `look_back` is the number of
     positions that are searched (for "tail": of boundaries). `runs`: a run of calls or of results is one
@@ -101,7 +100,6 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     lifetime: str = ""
     lives: dict[str, tuple[str, ...]] = {}
     refresh: bool = True
-    unpublished: tuple[str, ...] = ()
     markers: int = 0
     look_back: int = 0
     runs: bool = False
@@ -147,11 +145,6 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 not model_words <= set(self.lifetimes) or not all(self.lives.values()),
                 f"lives has {sorted(model_words)}",
                 f"give words of lifetimes, at least one for each model: {words}",
-            ),
-            (
-                not set(self.unpublished) <= set(self.lifetimes),
-                f"unpublished has {', '.join(self.unpublished)}",
-                f"give words of lifetimes: {words}",
             ),
             (min(limits) < 0, "a number is negative", "limits are 0 or more"),
             (
@@ -296,34 +289,34 @@ def rules_for(name_or_model: str, *, dialect: str = "") -> CacheRules:
 
 @lru_cache(maxsize=256)
 def _find_rules(model: str, nearest: str, dialect: str) -> CacheRules:
-    """The rules of a model's cache, whose nearest known model has this name."""
-    rules_by_name = all_rules()
-    of_dialect = [rules for rules in rules_by_name.values() if dialect in rules.dialects]
-    # a server of one's own serves any model, so its rules list none
-    for rules in of_dialect:
-        if not rules.models:
-            return rules
-    listing_rules = _find_by_model(model, nearest)
-    if listing_rules is not None:
-        return listing_rules
-    if of_dialect:
-        return of_dialect[0]
-    return rules_by_name[UNKNOWN]
+    """The rules of a model's cache, whose nearest known model has this name.
+
+    Rules that have the name of a dialect are those of its own provider. If they list no models, they are
+    those of a server that serves any model.
+    """
+    own_rules = all_rules().get(dialect)
+    if own_rules is not None and not own_rules.models:
+        return own_rules
+    return _find_by_model(model, nearest, dialect) or own_rules or all_rules()[UNKNOWN]
 
 
-def _find_by_model(model: str, nearest: str) -> CacheRules | None:
+def _find_by_model(model: str, nearest: str, dialect: str) -> CacheRules | None:
     """The rules that list the longest beginning of a model's name, as it is written or as a plain name.
 
     `gpt-5.6-mini` is of the rules that list `gpt-5.6`, though others list `gpt-5`. A host that its path names
-    decides first: it serves the models of others from a cache of its own.
+    decides first: it serves the models of others from a cache of its own. Of two caches of one provider, the
+    dialect decides.
     """
     names = (lower_ascii(model), plain_name(model), plain_name(nearest))
     best = None
-    longest = (False, 0)
+    heaviest = (False, 0, 0)
     for beginning, rules in _list_beginnings():
-        weight = ("/" in beginning, len(beginning))
-        if weight > longest and any(name.startswith(beginning) for name in names):
-            longest = weight
+        fit = 0
+        if rules.dialects:
+            fit = 1 if dialect in rules.dialects else -1
+        weight = ("/" in beginning, len(beginning), fit)
+        if weight > heaviest and any(name.startswith(beginning) for name in names):
+            heaviest = weight
             best = rules
     return best
 
