@@ -340,6 +340,14 @@ def all_rules() -> dict[str, CacheRules]:
     return rules_by_name
 
 
+def find_named_rules(name: str, place: str) -> CacheRules:
+    """The rules that come with lamina under this name; any other raises `BadInput` at this place."""
+    rules = all_rules().get(name)
+    if rules is None:
+        raise BadInput(f"rules is {name!r:.100}", place=place, hint=f"use one of {', '.join(all_rules())}")
+    return rules
+
+
 def load_rules(path: str | PathLike[str]) -> CacheRules:
     """Rules from a TOML file. The files in this folder are examples."""
     try:
