@@ -389,6 +389,29 @@ def test_own_models_are_found_like_those_of_the_table(tmp_path: Path) -> None:
         model("wide-2", own=own)
 
 
+def test_an_own_file_adds_a_family_with_its_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+    [models."acme-*"]
+    window = 32_000
+    prices = { input = 2, output = 8 }
+
+    [models."acme-large-*"]
+    like = "gpt-5"
+
+    [models."gpt-5-*"]
+    window = 1
+    """
+    monkeypatch.setenv(VARIABLE, str(file_of(tmp_path, text)))
+    small = model("host/acme-tiny-3")
+    assert (small.name, small.window, small.inferred) == ("acme-tiny-3", 32_000, False)
+    assert price_usage(Usage(input=1_000_000), "acme-tiny-3") == 2
+    large = model("acme-large-2")
+    assert (large.window, large.prices) == (model("gpt-5").window, model("gpt-5").prices)
+    assert rules_for("acme-large-2") == rules_for("gpt-5")
+    assert counter_for("acme-large-2").name == counter_for("gpt-5").name
+    assert (model("gpt-5-mini").window, model("gpt-5-of-mine").window) == (272_000, 1)
+
+
 def test_an_own_model_is_the_nearest_of_its_family(tmp_path: Path) -> None:
     own = load_models(file_of(tmp_path, '[models."acme/Tall_1.5"]\nwindow = 9000\nfamily = "qwen3"\n'))
     found = model("acme/tall-2-20270101", own=own)

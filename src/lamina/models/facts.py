@@ -11,6 +11,9 @@ The user's own file, in TOML, adds to that table, or corrects it:
     like = "gpt-5"
     window = 64000
 
+    [models."acme-*"]
+    window = 32000
+
 Nobody's table knows the window of a model that somebody serves at home: it is what the server was started
 with. `read_served_windows` reads it from the answer to `GET /v1/models`. vLLM and SGLang list it as
 `max_model_len`, llama.cpp as `n_ctx` (in `meta` or beside it), LM Studio as `loaded_context_length`, hosts of
@@ -224,7 +227,22 @@ def _find_nearest(name: str, among: Sequence[Models], dialect: str) -> Model | N
     try:
         return find_model(name, *among)
     except BadInput:
-        return infer_model(name, *among, dialect=dialect)
+        return _find_own_family(name, among) or infer_model(name, *among, dialect=dialect)
+
+
+def _find_own_family(name: str, among: Sequence[Models]) -> Model | None:
+    """The model of the longest own name that ends with `*` and that this name begins with."""
+    key = key_of(name)
+    keys = [key[start:] for start in beginnings(key)]
+    families = {
+        pattern: row
+        for models in among
+        for pattern, row in models.items()
+        if pattern.endswith("*") and any(own_key.startswith(pattern[:-1]) for own_key in keys)
+    }
+    if not families:
+        return None
+    return msgspec.structs.replace(families[max(families, key=len)], name=own_name(name))
 
 
 def infer_model(name: str, *among: Models, dialect: str = "") -> Model | None:
@@ -393,7 +411,8 @@ def load_models(path: str | Path) -> Models:
     """The models of a TOML file: one table `[models.NAME]` each, with the fields of `Model`.
 
     A model that is in the table, or `like` one of it, needs only the fields that differ. New `prices` replace
-    all prices, tiers and quiet hours.
+    all prices, tiers and quiet hours. A name that ends with `*` is that of a family: of all models that begin
+    so and that no table has.
     """
     place = str(path)
     try:
