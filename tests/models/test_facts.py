@@ -152,7 +152,6 @@ def test_a_name_that_nobody_listed_is_served_as_the_nearest_and_its_prices_are_n
     [
         ("claude-opus-6", "ctok-4.8"),
         ("gpt-7-sol", "o200k"),
-        ("gpt-5.9", "o200k"),
         ("gemini-5-pro", "gemma4"),
         ("deepseek-v5-pro", "deepseek_v3"),
         ("kimi-k4", "kimi_k3"),

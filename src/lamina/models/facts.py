@@ -110,7 +110,7 @@ class OffPeak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     hours: tuple[Hours, ...]
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One model. `family` names the tokenizer that the estimate for it is fitted to.
 
     `window` is what the input may take. `total` is what input and output may take together, if that is
@@ -124,12 +124,12 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     name: str
-    window: int
-    total: int = 0
-    output: int = 0
+    window: Tokens
+    total: WholeNumber = 0
+    output: WholeNumber = 0
     family: str = "o200k"
     binding: Binding = "none"
-    minimum: int | None = None
+    minimum: WholeNumber | None = None
     prices: Prices = Prices()
     tiers: tuple[Tier, ...] = ()
     off_peak: OffPeak | None = None
@@ -183,16 +183,6 @@ def nearest_name(name: str, *, dialect: str = "") -> str:
     row = model_or_none(name, dialect=dialect)
     if row is None or not row.like:
         return name
-    return row.like
-
-
-def newer_than(name: str) -> str:
-    """The model that this one is like, if it is newer than all that are known; else ""."""
-    row = model_or_none(name)
-    if row is None or not row.like:
-        return ""
-    if row.inferred and split_version(key_of(name))[1] <= split_version(key_of(row.like))[1]:
-        return ""
     return row.like
 
 
@@ -388,25 +378,6 @@ def _unknown_model(name: str) -> BadInput:
     )
 
 
-class _OwnModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a user may say of a model. `like` names one of the table that has the rest."""
-
-    like: str | None = None
-    window: Annotated[int, msgspec.Meta(gt=0)] | None = None
-    total: WholeNumber | None = None
-    output: WholeNumber | None = None
-    family: str | None = None
-    binding: Binding | None = None
-    minimum: WholeNumber | None = None
-    prices: Prices | None = None
-    tiers: tuple[Tier, ...] | None = None
-    off_peak: OffPeak | None = None
-
-
-class _ModelsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    models: dict[str, _OwnModel]
-
-
 def load_models(path: str | Path) -> Models:
     """The models of a TOML file: one table `[models.NAME]` each, with the fields of `Model`.
 
@@ -416,54 +387,49 @@ def load_models(path: str | Path) -> Models:
     """
     place = str(path)
     try:
-        own_models = msgspec.toml.decode(Path(path).read_bytes(), type=_ModelsFile).models
+        tables = msgspec.toml.decode(Path(path).read_bytes(), type=_ModelsFile).models
+        models = {key_of(name): _complete_model(name, table) for name, table in tables.items()}
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", place=place, hint="check the path") from None
+    except BadInput as error:
+        raise BadInput(error.problem, place=f"{place}: {error.place}", hint=error.hint) from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:  # no TOML, or not of this shape
         raise BadInput(str(error), place=place, hint="see Model in docs/models.md for the fields") from None
-    models: dict[str, Model] = {}
-    for name, own_model in own_models.items():
-        models[key_of(name)] = _complete_model(name, own_model, place=f"{place}: models.{name}")
     return MappingProxyType(models)
 
 
-def _complete_model(name: str, own_model: _OwnModel, *, place: str) -> Model:
+class _ModelsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: dict[str, dict[str, Any]]
+
+
+def _complete_model(name: str, table: Mapping[str, Any]) -> Model:
     """The model with everything that the user does not say."""
-    family = own_model.family
-    if family is not None and family not in FAMILIES:
-        raise BadInput(f"family is {family!r}", place=place, hint=f"use one of {', '.join(FAMILIES)}")
-    model = _find_base(name, own_model, place=place)
-    if own_model.prices is not None:
-        model = msgspec.structs.replace(model, tiers=(), off_peak=None)
-    if own_model.window is not None:
-        model = msgspec.structs.replace(model, total=0)
-    model = msgspec.structs.replace(model, **_own_fields(own_model))
+    base = _find_base(name, table)
+    if "prices" in table:
+        base = msgspec.structs.replace(base, tiers=(), off_peak=None)
+    if "window" in table:
+        base = msgspec.structs.replace(base, total=0)
+    fields = {field: value for field, value in table.items() if field != "like"}
+    model = msgspec.convert(msgspec.to_builtins(base) | fields, Model)
+    if model.family not in FAMILIES:
+        hint = f"use one of {', '.join(FAMILIES)}"
+        raise BadInput(f"family is {model.family!r}", place=f"models.{name}", hint=hint)
     rising_tiers = sorted(model.tiers, key=lambda tier: tier.above)
     return msgspec.structs.replace(model, tiers=tuple(rising_tiers))
 
 
-def _find_base(name: str, own_model: _OwnModel, *, place: str) -> Model:
+def _find_base(name: str, table: Mapping[str, Any]) -> Model:
     """What the user's model begins as: the one that it is like, else the one of its name, else a new one."""
-    if own_model.like is not None:
-        like = find_model(own_model.like, listed_models())
+    if "like" in table:
+        like = find_model(str(table["like"]), listed_models())
         return msgspec.structs.replace(like, name=name, listed="", like=like.listed or like.name)
     row = listed_models().get(key_of(name))
     if row is not None:
         return row
-    if own_model.window is None:
+    if "window" not in table:
         hint = "give its window, or a model that it is like"
-        raise BadInput("the table has no such model", place=place, hint=hint)
+        raise BadInput("the table has no such model", place=f"models.{name}", hint=hint)
     return Model(name=name, window=0)
-
-
-def _own_fields(own_model: _OwnModel) -> dict[str, Any]:
-    """The fields of a `Model` that the user gives."""
-    fields: dict[str, Any] = {}
-    for field in own_model.__struct_fields__:
-        value = getattr(own_model, field)
-        if field != "like" and value is not None:
-            fields[field] = value
-    return fields
 
 
 class _Limits(msgspec.Struct):

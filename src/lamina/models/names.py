@@ -131,21 +131,20 @@ def name_provider(name: str, dialect: str) -> str:
 
 
 _FIRST_WORDS = {
-    "anthropic": "claude",
-    "openai": "gpt",
-    "gemini": "gemini",
-    "google": "gemini",
-    "deepseek": "deepseek",
-    "moonshot": "kimi",
-    "moonshotai": "kimi",
-    "minimax": "minimax",
-    "zai": "glm",
-    "z-ai": "glm",
-    "xai": "grok",
-    "x-ai": "grok",
-    "mistral": "mistral",
-    "mistralai": "mistral",
-    "dashscope": "qwen",
+    provider: word
+    for word, providers in (
+        ("claude", "anthropic"),
+        ("gpt", "openai"),
+        ("gemini", "gemini google"),
+        ("deepseek", "deepseek"),
+        ("kimi", "moonshot moonshotai"),
+        ("minimax", "minimax"),
+        ("glm", "zai z-ai"),
+        ("grok", "xai x-ai"),
+        ("mistral", "mistral mistralai"),
+        ("qwen", "dashscope"),
+    )
+    for provider in providers.split()
 }
 """The first word of a provider's models, by the names of providers in paths and of dialects. A dialect that
 many providers speak names none."""
