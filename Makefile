@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench proof torture mutants peers docs newcomer screenshots site conformance scale clients adapters suites pages nightly
+.PHONY: seeds coverage house interpreters matrix bench proof torture mutants peers docs newcomer screenshots site conformance scale clients adapters suites pages models nightly
 .PHONY: format lock wheel image man release-check clean
 
 help:  ## print this list
@@ -143,6 +143,9 @@ suites: $(SUITES_STAMP)  ## the tests of official SDKs and of frameworks, bare a
 $(SUITES_STAMP): requirements/suites.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh
 	@sh tools/bootstrap.sh $(VENV)-suites requirements/suites.txt
 	@touch $@
+
+models: $(STAMP)  ## refresh the table of models and prices from the newest list, and print what changed (ARGS=--dry-run: only print)
+	@$(PYTHON_IN_VENV) -m tools.models $(ARGS)
 
 nightly: $(STAMP)  ## everything that CI leaves out, one part after the other, with a table at the end (PARTS="adapters scale": only these)
 	@$(PYTHON_IN_VENV) -m tools.nightly $(PARTS)

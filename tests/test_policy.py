@@ -18,6 +18,7 @@ import lamina
 from lamina import BadInput, Budget, Policy, blocking, build, fit_request, translate, wrap
 from lamina.adapters.bridge import ContextFitter
 from lamina.agent import open_for
+from lamina.caches import rules_for
 from lamina.core import Layout, Wording
 from lamina.core.history_window import LastN
 from lamina.core.ladder import ladder
@@ -202,7 +203,8 @@ def test_a_session_follows_the_same_policy_and_keeps_what_belongs_to_the_convers
         ("history", True),
         ("history", "some"),
         ("counter", len),
-        ("rules", "anthropic"),
+        ("rules", "anthropic-2"),
+        ("rules", ["anthropic"]),
         ("order", "newest"),
         ("kinds", ["file"]),
         ("wording", "short"),
@@ -215,6 +217,15 @@ def test_a_session_follows_the_same_policy_and_keeps_what_belongs_to_the_convers
 def test_a_wrong_field_is_refused_where_the_policy_is_made(field: str, value: Any) -> None:
     with pytest.raises(BadInput, match=rf"^(Policy|Budget): {field if value != -1 else ''}"):
         Policy(**{field: value})
+
+
+def test_rules_are_named_as_a_dialect_is() -> None:
+    named = Policy(rules="anthropic")
+    assert named == Policy(rules=rules_for("anthropic")) == load_policy({"rules": "anthropic"})
+    assert named.find_rules("gpt-5", dialect="openai_chat") is rules_for("anthropic")
+    assert load_policy(named.dump()) == named
+    with pytest.raises(BadInput, match="use one of anthropic, bedrock"):
+        Policy(rules="claude")
 
 
 def test_a_reserve_must_be_below_a_window_of_the_same_policy() -> None:

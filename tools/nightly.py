@@ -65,6 +65,7 @@ def list_parts() -> list[Part]:
         Part("torture-gateways", ("make", "torture", "ARGS=gateways:")),
         Part("newcomer", ("make", "newcomer")),
         Part("peers", ("make", "peers")),
+        Part("models", ("make", "models", "ARGS=--dry-run")),
         Part("release", ("make", "release-check")),
     ]
     for name in TRIALS:

@@ -132,3 +132,20 @@ def test_older_models_drop_thinking_when_the_user_speaks_again(cache: Cache) -> 
 def test_they_keep_it_while_tools_answer(cache: Cache) -> None:
     cache.send(stream("u1 t1 c1 r1@5m", model="claude-opus-4-1"))
     assert cache.send(stream("u1 t1 c1 r1 t2 c2 r2@5m", model="claude-opus-4-1")).read == 4000
+
+
+@pytest.mark.parametrize("model", ["qwen3.8-max", "minimax-m3"])
+def test_providers_that_speak_anthropics_api_take_its_markers(model: str) -> None:
+    cache = simulator(rules_for(model, dialect="anthropic"), model=model)
+    words = " ".join(f"u{n}" for n in range(20))
+    assert taken(cache.send(stream("S@5m u0@5m", model=model, tokens=600))) == (0, 1200, 0, 0)
+    within = cache.send(stream(f"S {words}@5m", model=model, tokens=600))
+    assert taken(within) == (1200, 19 * 600, 0, 0)
+    beyond = cache.send(stream(f"S {words} v0@5m".replace("v", "a"), model=model, tokens=600), at=301)
+    assert beyond.read == 0
+
+
+def test_qwen_caches_nothing_below_its_minimum() -> None:
+    cache = simulator(rules_for("qwen3.8-max", dialect="anthropic"))
+    assert taken(cache.send(stream("u1@5m", model="qwen3.8-max", tokens=1023))) == (0, 0, 0, 1023)
+    assert taken(cache.send(stream("u1@5m", model="qwen3.8-max", tokens=1024))) == (0, 1024, 0, 0)

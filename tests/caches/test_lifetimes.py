@@ -82,12 +82,11 @@ def test_few_pauses_choose_nothing() -> None:
     assert choose_lifetime([20 * MINUTE] * (LEAST_PAUSES - 1), RULES, CLAUDE) == ""
 
 
-def test_a_lifetime_without_a_published_price_is_never_chosen() -> None:
+def test_half_a_day_is_chosen_where_pauses_of_hours_pay_for_its_price() -> None:
     pauses = [3 * 60 * MINUTE] * 100
     half_hour, half_day = price_lifetimes(growing(pauses), OPENAI, GPT)
     assert half_day.cost < half_hour.cost
-    assert not half_day.is_published
-    assert choose_lifetime(pauses, OPENAI, GPT) == ""
+    assert choose_lifetime(pauses, OPENAI, GPT) == "12h"
 
 
 PAUSES = st.lists(st.floats(min_value=0.1, max_value=20_000), min_size=LEAST_PAUSES, max_size=60)

@@ -162,3 +162,46 @@ def test_roles_that_begin_alike_share_nothing() -> None:
         blocks = tuple(msgspec.structs.replace(block, role=role) for block in stream("uabcdefgh").blocks)
         tally = cache.send(msgspec.structs.replace(stream("uabcdefgh"), blocks=blocks))
         assert tally.read == 0
+
+
+@pytest.mark.parametrize(
+    ("warm", "read"),
+    [(201, 0), (361, 256), (834, 768), (1638, 1536), (11_250, 11_008), (11_272, 11_264), (24_041, 23_808)],
+)
+def test_the_coding_endpoint_of_kimi_reads_what_was_measured(warm: int, read: int) -> None:
+    """What a request with 50 tokens more read after one of `warm`: see the source of its rules."""
+    cache = simulator(rules_for("kimi-for-coding"))
+    first = stream("u1", tokens=warm)
+    longer = msgspec.structs.replace(first, blocks=(*first.blocks, *stream("a1 u2", tokens=25).blocks))
+    cache.send(first)
+    assert cache.send(longer, at=300).read == read
+    assert cache.send(longer, at=300 + 1800).read == 0
+
+
+def test_kimi_bills_what_it_stores_and_longer_what_it_stores_for_an_hour() -> None:
+    cache = simulator(rules_for("kimi-k3"))
+    first, short = (cache.send(stream(words, model="kimi-k3")) for words in ("S u1", "S u1 a1 u2"))
+    assert (first.read, first.written, first.uncached) == (0, 2000, 0)
+    assert (short.read, short.written, short.written_long) == (2000, 2000, 0)
+    assert cache.send(stream("S u1 a1 u2", model="kimi-k3"), at=301).read == 0
+    long = cache.send(stream("S u1 a1 u2 a2", model="kimi-k3", automatic="1h"), at=302)
+    assert (long.read, long.written, long.written_long) == (4000, 0, 1000)
+    assert cache.send(stream("S u1 a1 u2 a2", model="kimi-k3"), at=302 + 3600).read == 5000
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "read"),
+    [
+        ("qwen3.8-max", 511, 0),
+        ("qwen3.8-max", 512, 1024),
+        ("glm-5.3", 10, 20),
+        ("minimax-m3", 10, 20),
+    ],
+)
+def test_automatic_caches_read_the_common_prefix_and_bill_no_write(
+    model: str, tokens: int, read: int
+) -> None:
+    cache = simulator(rules_for(model, dialect="openai_chat"), model=model)
+    cache.send(stream("S u1", model=model, tokens=tokens))
+    tally = cache.send(stream("S u1 a1 u2", model=model, tokens=tokens))
+    assert (tally.read, tally.uncached) == (read, 4 * tokens - read)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from lamina import BadInput
 from lamina.caches import Tally, cost, rules_for
+from lamina.conversations.costs import price_usage
+from lamina.dialects.usage import find_usage
 from lamina.models import AS_OF, Model, Prices
 from lamina.models.facts import Tier
 
@@ -47,3 +50,91 @@ def test_a_model_of_the_table_has_a_price_by_its_name() -> None:
 def test_a_model_without_prices_is_refused_with_the_way_out() -> None:
     with pytest.raises(BadInput, match="no price of 'mine' is known"):
         cost(TALLY, Model(name="mine", window=1))
+
+
+MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
+OPENAI_LIKE = {
+    "prompt_tokens": 100_000,
+    "completion_tokens": 1_000,
+    "prompt_tokens_details": {"cached_tokens": 80_000},
+}
+REPORTS: dict[str, tuple[str, str, datetime, dict[str, Any], float]] = {
+    # 80,000 of 100,000 tokens from the cache, 1,000 of output; prices in USD for a million tokens
+    "DeepSeek, 02:00 on a Monday: busy": (
+        "deepseek-flash", "openai_chat", MONDAY.replace(hour=2),
+        {"prompt_tokens": 100_000, "prompt_cache_hit_tokens": 80_000, "completion_tokens": 1_000},
+        0.08 * 0.006 + 0.02 * 0.30 + 0.001 * 1.20,
+    ),
+    "DeepSeek, 05:00 on a Monday: quiet": (
+        "deepseek-flash", "openai_chat", MONDAY.replace(hour=5),
+        {"prompt_tokens": 100_000, "prompt_cache_hit_tokens": 80_000, "completion_tokens": 1_000},
+        0.08 * 0.003 + 0.02 * 0.15 + 0.001 * 0.60,
+    ),
+    "DeepSeek, 02:00 on a Saturday: quiet": (
+        "deepseek-flash", "openai_chat", MONDAY.replace(day=21, hour=2),
+        {"prompt_tokens": 100_000, "prompt_cache_hit_tokens": 80_000, "completion_tokens": 1_000},
+        0.08 * 0.003 + 0.02 * 0.15 + 0.001 * 0.60,
+    ),
+    "Kimi: a write costs what input costs": (
+        "kimi-k3", "openai_chat", MONDAY,
+        {
+            "prompt_tokens": 100_000, "completion_tokens": 1_000, "cached_tokens": 80_000,
+            "prompt_tokens_details": {"cached_tokens": 80_000, "cache_write_tokens": 15_000},
+        },
+        0.08 * 0.30 + 0.015 * 3.00 + 0.005 * 3.00 + 0.001 * 15.00,
+    ),
+    "Qwen, implicit": (
+        "qwen3.8-max", "openai_chat", MONDAY,
+        OPENAI_LIKE,
+        0.08 * 2.00 * 0.2 + 0.02 * 2.00 + 0.001 * 6.00,
+    ),
+    "Qwen, explicit": (
+        "qwen3.8-max", "anthropic", MONDAY,
+        {
+            "input_tokens": 5_000, "cache_read_input_tokens": 80_000, "cache_creation_input_tokens": 15_000,
+            "output_tokens": 1_000,
+        },
+        0.08 * 2.00 * 0.1 + 0.015 * 2.00 * 1.25 + 0.005 * 2.00 + 0.001 * 6.00,
+    ),
+    "MiniMax, explicit": (
+        "minimax-m3", "anthropic", MONDAY,
+        {
+            "input_tokens": 5_000, "cache_read_input_tokens": 80_000, "cache_creation_input_tokens": 15_000,
+            "output_tokens": 1_000,
+        },
+        0.08 * 0.06 + 0.015 * 0.30 * 1.25 + 0.005 * 0.30 + 0.001 * 1.20,
+    ),
+    "MiniMax, automatic": (
+        "MiniMax-M3", "openai_chat", MONDAY,
+        OPENAI_LIKE,
+        0.08 * 0.06 + 0.02 * 0.30 + 0.001 * 1.20,
+    ),
+    "GLM": (
+        "glm-5.3", "openai_chat", MONDAY,
+        OPENAI_LIKE,
+        0.08 * 0.26 + 0.02 * 1.40 + 0.001 * 4.40,
+    ),
+    "OpenAI, 10,000 written for 12 h and 5,000 for 30 min": (
+        "gpt-6.1-sol", "openai_responses", MONDAY,
+        {
+            "input_tokens": 100_000, "output_tokens": 1_000,
+            "input_tokens_details": {
+                "cached_tokens": 80_000, "cache_write_tokens": 15_000,
+                "cache_write_tokens_details": {"ttl_12h_tokens": 10_000, "ttl_30m_tokens": 5_000},
+            },
+        },
+        0.08 * 0.10 + 0.01 * 2.00 * 2.5 + 0.005 * 2.00 * 1.25 + 0.005 * 2.00 + 0.001 * 10.00,
+    ),
+    "OpenAI, ultrafast": (
+        "gpt-6.1-sol", "openai_responses", MONDAY,
+        {"input_tokens": 5_000, "output_tokens": 1_000, "service_tier": "ultrafast"},
+        0.005 * 12.00 + 0.001 * 60.00,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_a_call_costs_what_its_report_and_the_price_list_give_by_hand(report: str) -> None:
+    model, dialect, at, usage, dollars = REPORTS[report]
+    price = price_usage(find_usage({"usage": usage}), model, dialect=dialect, at=at.timestamp())
+    assert price == pytest.approx(dollars, rel=1e-9)

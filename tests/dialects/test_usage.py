@@ -43,6 +43,31 @@ SHAPES: dict[str, tuple[dict[str, Any], Usage]] = {
         },
         Usage(input=2000, cached=1920, output=30),
     ),
+    "OpenAI responses, written for two lifetimes": (
+        {
+            "input_tokens": 2000,
+            "output_tokens": 30,
+            "input_tokens_details": {
+                "cached_tokens": 1500,
+                "cache_write_tokens": 400,
+                "cache_write_tokens_details": {"ttl_12h_tokens": 300, "ttl_30m_tokens": 100},
+            },
+        },
+        Usage(input=2000, cached=1500, written=400, written_long=300, output=30),
+    ),
+    "Model Studio, explicit cache": (
+        {
+            "prompt_tokens": 2000,
+            "completion_tokens": 30,
+            "prompt_tokens_details": {
+                "cached_tokens": 1500,
+                "cache_creation": {"ephemeral_5m_input_tokens": 400},
+                "cache_creation_input_tokens": 400,
+                "cache_type": "ephemeral",
+            },
+        },
+        Usage(input=2000, cached=1500, written=400, output=30),
+    ),
     "responses, without details": ({"input_tokens": 77, "output_tokens": 1}, Usage(input=77, output=1)),
     "Anthropic": (
         {

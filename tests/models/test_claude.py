@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lamina import BadInput
 from lamina.core import Counter
 from lamina.core.tokens import estimate_for
-from lamina.models.counters import claude
+from lamina.models.counters import claude, counter_for
 from lamina.models.counters.count_guard import LONGEST
 from tests.examples import up_to
 
@@ -30,7 +30,7 @@ def test_text_is_counted_without_the_frame_of_a_message(text: str, three: int, f
 
 def test_nothing_of_claude_is_called_exact() -> None:
     models = ("claude-opus-4-7", "claude-3-opus", "claude-sonnet-5-5", "claude-next")
-    assert not any(claude.for_model(model).exact for model in models)
+    assert not any(counter_for(model).exact for model in models)
 
 
 @pytest.mark.parametrize("unit", [" ", "a", "=", "\n", "A", "\u0301\u0316", "\ud800"])
@@ -92,5 +92,5 @@ def test_generations_that_nobody_measured_are_refused() -> None:
 
 
 def test_one_memo_serves_all_names_of_a_generation() -> None:
-    counters: list[Counter] = [claude.for_model(model) for model in ("claude-opus-4-7", "claude-next")]
+    counters: list[Counter] = [counter_for(model) for model in ("claude-opus-4-7", "claude-next")]
     assert counters[0].count is counters[1].count

@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from lamina.models import Prices, listed_models
+from lamina.models import Model, Prices, listed_models
 from lamina.models.facts import Hours, Tier
 from tools import models as tool
-
-ABOUT = {"name": "litellm", "file": "prices.json", "version": "1.2.3", "released": "2026-01-02"}
 
 
 def entry(**more: Any) -> dict[str, Any]:
@@ -22,9 +20,12 @@ def overlay(names: str, **more: Any) -> dict[str, Any]:
 
 
 def rows(source: dict[str, Any], names: str, **more: Any) -> dict[str, Any]:
-    return {
-        row.model.listed or row.model.name: row.model for row in tool.made(source, overlay(names, **more))
-    }
+    made, _ = tool.made(source, overlay(names, **more))
+    return {row.model.listed or row.model.name: row.model for row in made}
+
+
+def remarks(source: dict[str, Any], names: str, **more: Any) -> list[str]:
+    return tool.made(source, overlay(names, **more))[1]
 
 
 def test_the_table_is_made_with_the_overlay_that_stands_here() -> None:
@@ -82,7 +83,7 @@ def test_quiet_hours() -> None:
 
 def test_open_models_have_no_prices() -> None:
     group = {"family": "o200k", "from": "{}", "names": "a", "open": True}
-    [row] = tool.made({"a": entry()}, {"group": [group]})
+    [[row], _] = tool.made({"a": entry()}, {"group": [group]})
     assert (row.model.window, row.model.prices) == (1000, Prices())
 
 
@@ -118,34 +119,87 @@ def test_an_older_release_of_a_host_is_found_under_its_date_alone() -> None:
 
 
 def test_a_fix_changes_what_it_names() -> None:
-    fix = [{"names": "a", "minimum": 64, "prices": {"input": 1.0, "output": 2.0}, "source": "a page"}]
+    fix = [
+        {
+            "names": "a",
+            "minimum": 64,
+            "prices": {"input": 1.0, "output": 2.0},
+            "source": "a page",
+            "date": "2026-01",
+        }
+    ]
     made = rows({"a": entry(), "b": entry()}, "a b", fix=fix)
     assert (made["a"].minimum, made["a"].prices) == (64, Prices(input=1, output=2))
     assert made["b"].minimum is None
 
 
 @pytest.mark.parametrize(
-    ("fix", "problem"),
+    "fix",
     [
-        ({"names": "c", "minimum": 64, "source": "a page"}, "a fix needs models of the table"),
-        ({"names": "a", "minimum": 64}, "a fix needs"),
-        ({"names": "a", "source": "a page"}, "a fix needs"),
-        ({"names": "a", "output": 100, "source": "a page"}, "take that fix out"),
+        {"names": "c", "minimum": 64, "source": "a page", "date": "2026-01"},
+        {"names": "a", "minimum": 64, "date": "2026-01"},
+        {"names": "a", "minimum": 64, "source": "a page"},
+        {"names": "a", "source": "a page", "date": "2026-01"},
     ],
 )
-def test_a_fix_that_fixes_nothing_is_refused(fix: dict[str, Any], problem: str) -> None:
-    with pytest.raises(tool.SourceError, match=problem):
+def test_a_fix_names_models_a_value_its_source_and_its_date(fix: dict[str, Any]) -> None:
+    with pytest.raises(tool.SourceError, match=r"a fix needs|needs a source and a date"):
         rows({"a": entry()}, "a", fix=[fix])
 
 
+def test_what_the_list_has_caught_up_with_is_said() -> None:
+    fix = {"names": "a", "output": 100, "source": "a page", "date": "2026-01"}
+    assert remarks({"a": entry()}, "a", fix=[fix]) == [
+        "a: the list has {'output': 100} by now; take that fix out of the overlay"
+    ]
+    own = {"name": "b", "like": "a", "source": "an SDK", "date": "2026-01"}
+    assert remarks({"a": entry()}, "a", own=[own]) == []
+    assert remarks({"a": entry(), "b": entry()}, "a", own=[own]) == [
+        "b: the list has it by now; take its row out of the overlay"
+    ]
+
+
+def test_an_own_row_has_the_limits_of_the_model_that_it_is_like_and_no_price() -> None:
+    own = {"name": "b", "like": "a", "binding": "strict", "source": "an SDK", "date": "2026-01"}
+    made = rows({"a": entry()}, "a", own=[own])["b"]
+    assert (made.window, made.binding, made.like, made.inferred, made.prices) == (
+        1000, "strict", "a", True, Prices(),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("source", "names", "problem"),
-    [
-        ({}, "a", "has no 'a'"),
-        ({"a": entry(max_input_tokens=None)}, "a", "no window"),
-        ({"a": entry()}, "a a", "named twice"),
-    ],
+    ("source", "problem"), [({}, "no window"), ({"a": entry(max_input_tokens=None)}, "no window")]
 )
-def test_a_source_that_lacks_something_is_refused(source: dict[str, Any], names: str, problem: str) -> None:
+def test_a_row_that_the_list_has_no_more_stays_and_is_said(source: dict[str, Any], problem: str) -> None:
     with pytest.raises(tool.SourceError, match=problem):
-        rows(source, names)
+        rows(source, "a")
+    kept = Model(name="a", window=7)
+    made, said = tool.made(source, overlay("a"), kept={"a": kept})
+    assert [row.model for row in made] == [kept]
+    assert said == ["a (a): the source has no window; its row stays as it is"]
+
+
+def test_two_rows_of_one_name_are_refused() -> None:
+    with pytest.raises(tool.SourceError, match="named twice"):
+        rows({"a": entry()}, "a a")
+
+
+def test_a_field_that_nobody_knows_is_said_and_not_refused() -> None:
+    source = {"a": entry(moonlight_cost_per_token=1e-6, input_cost_per_token_batches=1e-6)}
+    assert remarks(source, "a", fields={"left_out": "_batches"}) == [
+        "unknown field moonlight_cost_per_token of a and 0 others: it is not read"
+    ]
+
+
+def test_a_model_that_no_group_takes_is_said() -> None:
+    untaken = {"providers": ["acme"], "left_out": "^voice"}
+    source = {"a": entry(), "a-20260101": entry(), "acme/b": entry(), "voice-1": entry()}
+    assert remarks(source, "a", untaken=untaken) == [
+        "1 of the list are in no group and served as the nearest: b"
+    ]
+
+
+def test_a_refresh_says_what_changed() -> None:
+    before = {"a": Model(name="a", window=1), "b": Model(name="b", window=2), "c": Model(name="c", window=3)}
+    after = [Model(name="b", window=2), Model(name="c", window=4), Model(name="d", window=5)]
+    assert tool.compare_rows(before, after) == ["- a", "~ c: window 3 -> 4", "+ d: window 5, no prices"]

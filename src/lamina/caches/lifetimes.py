@@ -49,14 +49,12 @@ class LifetimeCost(msgspec.Struct, frozen=True, kw_only=True):
     """What requests cost with one lifetime, in input tokens at full price.
 
     `word` is the lifetime in the provider's words. `late` requests came after it had ended.
-    `is_published`: the provider publishes the price of such a write.
     """
 
     word: str
     seconds: float
     cost: float
     late: int
-    is_published: bool = True
 
 
 def list_lifetimes(rules: CacheRules, model: str) -> tuple[str, ...]:
@@ -94,9 +92,7 @@ def price_lifetime(
             cost += request.tokens
         else:
             cost += held * read + (request.tokens - held) * write
-    return LifetimeCost(
-        word=word, seconds=seconds, cost=cost, late=late, is_published=word not in rules.unpublished
-    )
+    return LifetimeCost(word=word, seconds=seconds, cost=cost, late=late)
 
 
 def write_share(rules: CacheRules, word: str) -> float:
@@ -107,15 +103,12 @@ def write_share(rules: CacheRules, word: str) -> float:
 
 
 def choose_lifetime(pauses: Sequence[float], rules: CacheRules, model: str) -> str:
-    """The lifetime that would have cost least over these pauses; "" for the provider's own.
-
-    A lifetime whose price is not published is never chosen: nobody could say what it costs.
-    """
+    """The lifetime that would have cost least over these pauses; "" for the provider's own."""
     if len(pauses) < LEAST_PAUSES:
         return ""
     held = round(1_000_000 * (1 - NEW_SHARE))
     requests = [PausedRequest(tokens=1_000_000, held=held, pause=pause) for pause in pauses]
-    costs = [cost for cost in price_lifetimes(requests, rules, model) if cost.is_published]
+    costs = price_lifetimes(requests, rules, model)
     if not costs:
         return ""
     own = costs[0]

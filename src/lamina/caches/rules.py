@@ -22,7 +22,7 @@ from lamina.caches.stream import SETTINGS
 from lamina.core.cut_target import Rates
 from lamina.core.text.characters import lower_ascii
 from lamina.errors import BadInput
-from lamina.models.facts import Model, model_or_none
+from lamina.models.facts import Model, model_or_none, nearest_name
 from lamina.models.names import is_named, plain_name
 
 MatchRule = Literal["breakpoints", "tail", "prefix", "units", "pages", "slots"]
@@ -55,8 +55,8 @@ _NO_FACTS = Model(name="", window=0)
 class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The cache of one provider or server, as written down from its `sources` on the day `as_of`.
 
-    **Which requests.** `models` are beginnings of model names, `dialects` are names of dialects. `key`
-    names the request field that routes to one cache.
+    **Which requests.** `models` are beginnings of model names. Where a provider has two caches, `dialects`
+    are those that speak to this one. `key` names the request field that routes to one cache.
 
     **What we do not know.** `note` has what is not published. `conflicts` has where two documents disagree,
     which of them we follow, and the date of each. `promised` is false where the provider calls its cache
@@ -65,8 +65,7 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     **How long.** `lifetimes` maps the word that a marker or a request uses to seconds. `lifetime` is the word
     that holds if nothing else is requested. `lives` lists the words that a model takes, its default first,
-    where models differ. `refresh`: a read starts the lifetime again. `unpublished` lists the words for which
-    the provider does not publish what a write costs.
+    where models differ. `refresh`: a read starts the lifetime again.
 
     **How much.** `markers` is the largest number of markers in a request. `look_back` is the number of
     positions that are searched (for "tail": of boundaries). `runs`: a run of calls or of results is one
@@ -101,7 +100,6 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     lifetime: str = ""
     lives: dict[str, tuple[str, ...]] = {}
     refresh: bool = True
-    unpublished: tuple[str, ...] = ()
     markers: int = 0
     look_back: int = 0
     runs: bool = False
@@ -148,11 +146,6 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 f"lives has {sorted(model_words)}",
                 f"give words of lifetimes, at least one for each model: {words}",
             ),
-            (
-                not set(self.unpublished) <= set(self.lifetimes),
-                f"unpublished has {', '.join(self.unpublished)}",
-                f"give words of lifetimes: {words}",
-            ),
             (min(limits) < 0, "a number is negative", "limits are 0 or more"),
             (
                 min(smallest_step, self.slots) <= 0,
@@ -186,6 +179,8 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         facts = None
         if self.from_models:
             facts = model_or_none(model)
+        if facts is not None and facts.inferred:
+            facts = model_or_none(facts.like)
         return facts or _NO_FACTS
 
     def step(self, model: str) -> int:
@@ -277,45 +272,51 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         return self.read + self.written + self.written_long + self.uncached
 
 
-@lru_cache(maxsize=256)
 def rules_for(name_or_model: str, *, dialect: str = "") -> CacheRules:
     """The rules of this name, else those of a model's cache, else the rules named `unknown`.
+
+    A model that no table has is taken to have the cache of the nearest one.
 
     A dialect that only one kind of server speaks decides alone. Any other dialect decides only if no rules
     list the model.
 
     `rules_for("claude-sonnet-4-5")` are Anthropic's, and so are `rules_for("x", dialect="anthropic")`.
     """
-    rules_by_name = all_rules()
-    if name_or_model in rules_by_name:
-        return rules_by_name[name_or_model]
-    of_dialect = [rules for rules in rules_by_name.values() if dialect in rules.dialects]
-    # a server of one's own serves any model, so its rules list none
-    for rules in of_dialect:
-        if not rules.models:
-            return rules
-    listing_rules = _find_by_model(name_or_model)
-    if listing_rules is not None:
-        return listing_rules
-    if of_dialect:
-        return of_dialect[0]
-    return rules_by_name[UNKNOWN]
+    if name_or_model in all_rules():
+        return all_rules()[name_or_model]
+    return _find_rules(name_or_model, nearest_name(name_or_model), dialect)
 
 
-def _find_by_model(model: str) -> CacheRules | None:
+@lru_cache(maxsize=256)
+def _find_rules(model: str, nearest: str, dialect: str) -> CacheRules:
+    """The rules of a model's cache, whose nearest known model has this name.
+
+    Rules that have the name of a dialect are those of its own provider. If they list no models, they are
+    those of a server that serves any model.
+    """
+    own_rules = all_rules().get(dialect)
+    if own_rules is not None and not own_rules.models:
+        return own_rules
+    return _find_by_model(model, nearest, dialect) or own_rules or all_rules()[UNKNOWN]
+
+
+def _find_by_model(model: str, nearest: str, dialect: str) -> CacheRules | None:
     """The rules that list the longest beginning of a model's name, as it is written or as a plain name.
 
-    `gpt-5.6-mini` is of the rules that list `gpt-5.6`, though others list `gpt-5`.
+    `gpt-5.6-mini` is of the rules that list `gpt-5.6`, though others list `gpt-5`. A host that its path names
+    decides first: it serves the models of others from a cache of its own. Of two caches of one provider, the
+    dialect decides.
     """
-    lower_name = lower_ascii(model)
-    plain_model = plain_name(model)
+    names = (lower_ascii(model), plain_name(model), plain_name(nearest))
     best = None
-    longest = ""
+    heaviest = (False, 0, 0)
     for beginning, rules in _list_beginnings():
-        if len(beginning) <= len(longest):
-            continue
-        if lower_name.startswith(beginning) or plain_model.startswith(beginning):
-            longest = beginning
+        fit = 0
+        if rules.dialects:
+            fit = 1 if dialect in rules.dialects else -1
+        weight = ("/" in beginning, len(beginning), fit)
+        if weight > heaviest and any(name.startswith(beginning) for name in names):
+            heaviest = weight
             best = rules
     return best
 
@@ -337,6 +338,14 @@ def all_rules() -> dict[str, CacheRules]:
             rules = _parse_rules(file.read_text("utf-8"), file.name)
             rules_by_name[rules.name] = rules
     return rules_by_name
+
+
+def find_named_rules(name: str, place: str) -> CacheRules:
+    """The rules that come with lamina under this name; any other raises `BadInput` at this place."""
+    rules = all_rules().get(name)
+    if rules is None:
+        raise BadInput(f"rules is {name!r:.100}", place=place, hint=f"use one of {', '.join(all_rules())}")
+    return rules
 
 
 def load_rules(path: str | PathLike[str]) -> CacheRules:

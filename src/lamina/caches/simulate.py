@@ -261,9 +261,14 @@ class LongestPrefixCache(Cache):
         # a request may ask for a lifetime that its model does not have
         word = self.rules.word(model, self.rules.find_requested(sent.stream.automatic))
         self.sent.add(stored_path, sent.at + self.rules.seconds(word))
+        new = path.tokens - read
+        has_price = self.rules.write_long > 1  # of what it stores: Kimi's
+        is_long = has_price and self.rules.is_long(word)
         return Tally(
             read=read,
-            uncached=path.tokens - read,
+            written=new if has_price and not is_long else 0,
+            written_long=new if is_long else 0,
+            uncached=0 if has_price else new,
             hit=path.count_whole_blocks(read),
             why=_explain(common, read, self.rules, model),
         )

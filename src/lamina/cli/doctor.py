@@ -10,7 +10,16 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from lamina.cli.doctor_checks import CheckLine, check_client, check_gateway, check_upstream, ok, remark, wrong
+from lamina.cli.doctor_checks import (
+    CheckLine,
+    check_client,
+    check_gateway,
+    check_models,
+    check_upstream,
+    ok,
+    remark,
+    wrong,
+)
 from lamina.cli.foreign import describe_clash, describe_remedy, find_foreign_distributions
 from lamina.cli.output import Tone, emit, paint, show
 from lamina.cli.parser import add_json
@@ -95,7 +104,7 @@ def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
     upstreams are not known, so none is tried.
     """
     yield from _check_package()
-    yield _check_user_settings()
+    yield from _check_user_settings()
     yield _check_store(arguments)
     yield from _check_sqlite()
     missing_package = find_missing_package()
@@ -145,18 +154,21 @@ def _describe_missing(package: str, arguments: argparse.Namespace) -> CheckLine:
     return remark("gateway", text, next_step=INSTALL)
 
 
-def _check_user_settings() -> CheckLine:
-    """Whether the user's settings can be read, and which of them are set."""
+def _check_user_settings() -> Iterator[CheckLine]:
+    """Whether the user's settings can be read, which of them are set, and whether their model is known."""
     try:
         settings = load_settings()
         load_user_policy(settings, os.environ)
     except LaminaError as error:
-        step = "mend the file"
-        return wrong("settings", str(error), next_step=step)
+        yield wrong("settings", str(error), next_step="mend the file")
+        return
     changed_names = [name for name in settings.__struct_fields__ if getattr(settings, name)]
-    if not changed_names:
-        return ok("settings", "nothing is set; the defaults hold")
-    return ok("settings", f"set: {', '.join(changed_names)}")
+    if changed_names:
+        yield ok("settings", f"set: {', '.join(changed_names)}")
+    else:
+        yield ok("settings", "nothing is set; the defaults hold")
+    if settings.model:
+        yield from check_models([settings.model])
 
 
 def _check_store(arguments: argparse.Namespace) -> CheckLine:

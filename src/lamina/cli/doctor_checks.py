@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import http.client
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -19,6 +19,7 @@ import msgspec
 from lamina.cli.serve import describe_window
 from lamina.cli.stored import hide_password
 from lamina.errors import LaminaError
+from lamina.models.facts import VARIABLE, model_or_none
 
 if TYPE_CHECKING:
     from lamina.gateway.clients import ClientRow
@@ -213,7 +214,7 @@ def _find_anthropic(row: ClientRow, settings: GatewaySettings) -> _NamedUpstream
 
 def check_gateway(settings: GatewaySettings, environment: Mapping[str, str]) -> Iterator[CheckLine]:
     """Where requests go, and where they are noted."""
-    from lamina.gateway.journal import find_journal  # noqa: PLC0415 - an extra
+    from lamina.gateway.journal import find_journal, read_journal  # noqa: PLC0415 - an extra
 
     names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
     yield ok("gateway", f"upstreams: {names}")
@@ -224,6 +225,21 @@ def check_gateway(settings: GatewaySettings, environment: Mapping[str, str]) -> 
         pass  # wrong settings of the user have a line already
     else:
         yield _describe_journal(path)
+    if path is not None and path.exists():
+        yield from check_models(str(event["model"]) for event in read_journal(path) if event.get("model"))
+
+
+def check_models(names: Iterable[str]) -> Iterator[CheckLine]:
+    """Say of each model that no table has what is taken from the nearest one."""
+    for name in sorted(set(names)):
+        facts = model_or_none(name)
+        step = f"if that is wrong, say what is right in a file that {VARIABLE} names"
+        if facts is None:
+            yield remark(f"model {name}", "neither its window nor its prices are known", next_step=step)
+        elif facts.inferred:
+            yield remark(
+                f"model {name}", facts.describe_inferred("window", "tokens", "cache"), next_step=step
+            )
 
 
 def _describe_journal(path: Path | None) -> CheckLine:

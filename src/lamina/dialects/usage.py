@@ -68,9 +68,10 @@ def count_noun(count: int, noun: str) -> str:
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """What a provider says a call took, in tokens; `input` counts everything that was read.
 
-    `written_long` is the part of `written` that was paid to live longer: an hour, at Anthropic. `cleared` is
-    what its server left out of the prompt before that was counted. `tier` is how the call was served, if that
-    has a price of its own: "fast", "batch", "priority", "flex", "us", or several, as "batch+us".
+    `written_long` is the part of `written` that was paid to live longer: an hour at Anthropic, 12 at OpenAI.
+    `cleared` is what its server left out of the prompt before that was counted. `tier` is how the call was
+    served, if that has a price of its own: "fast", "batch", "priority", "flex", "us", or several, as
+    "batch+us".
     """
 
     input: int = 0
@@ -139,7 +140,10 @@ def read_usage(usage: Any, answer: Any = None) -> Usage:
     detail_counts = _read_counts(details)
     cached = counts.get("cached", 0) or detail_counts.get("cached", 0)
     written = counts.get("written", 0) or detail_counts.get("written", 0)
-    written_long = _read_counts(read("cache_creation")).get("written_long", 0)
+    parts = read("cache_creation")
+    if parts is None and details is not None:
+        parts = read_field(details, "cache_write_tokens_details")
+    written_long = _read_counts(parts).get("written_long", 0)
     # Gemini counts thoughts beside the answer; at all others they are a part of it.
     output = counts.get("output", 0) + counts.get("thoughts", 0)
     # Codex has the cached part beside the input, which includes it.
@@ -174,8 +178,8 @@ _Counted = Literal[
 """What a field counts.
 
 `all_read`: everything that was read. `not_cached`: what was not cached, if the cached part is reported too;
-else everything. `written_long`: what was written to live for an hour. `output`: what the model wrote.
-`searched`: what the provider's own tools added to the prompt.
+else everything. `written_long`: what was written to live for an hour, or for 12. `output`: what the model
+wrote. `searched`: what the provider's own tools added to the prompt.
 """
 
 _FIELDS: dict[_Counted, tuple[str, ...]] = {
@@ -206,7 +210,7 @@ _FIELDS: dict[_Counted, tuple[str, ...]] = {
         "cache_write_input_tokens",
         "cache_write",
     ),
-    "written_long": ("ephemeral_1h_input_tokens",),
+    "written_long": ("ephemeral_1h_input_tokens", "ttl_12h_tokens"),
     "output": (
         "completion_tokens",
         "output_tokens",

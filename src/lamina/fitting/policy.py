@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import msgspec
 
 from lamina.caches import CacheRules, rates, rules_for
-from lamina.caches.rules import UNKNOWN
+from lamina.caches.rules import UNKNOWN, find_named_rules
 from lamina.core.cut_target import choose_working
 from lamina.core.history_window import LastN
 from lamina.core.kinds import Kinds
@@ -41,7 +41,7 @@ from lamina.errors import BadInput
 from lamina.fitting.markers import Breakpoints, check_breakpoints
 from lamina.models.counters import counter_for, from_file
 from lamina.models.facts import model as facts_of
-from lamina.models.facts import model_or_none
+from lamina.models.facts import model_or_none, nearest_name
 
 if TYPE_CHECKING:
     from lamina.core.wording import Wording
@@ -86,7 +86,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     turns only (`LastN`, or their number), or with "all" every one that fits.
 
     **How it is counted.** `counter` counts tokens: a `Counter`, or the path of a tokenizer.json. `rules` are
-    those of the cache, by which cuts are priced and markers placed. By default both are the model's.
+    those of the cache, by which cuts are priced and markers placed: `CacheRules`, or a name such as
+    "anthropic". By default both are the model's.
 
     **What is lowered, and what stands in its place.** `tools` has rules for the results of single tools:
     "whole" (they stay whole as long as the room allows), "short" (they go first) or "never" (nothing of them
@@ -109,7 +110,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     prefer: Preference | None = None
     history: LastN | int | Literal["all"] | None = None
     counter: Counter | str | None = None
-    rules: CacheRules | None = None
+    rules: CacheRules | str | None = None
     order: Order | None = None
     kinds: Kinds | None = None
     wording: Wording | None = None
@@ -124,6 +125,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         """Check every field, and make a window in tokens a budget, so that equal policies compare equal."""
         msgspec.structs.force_setattr(self, "budget", read_budget(self.budget, "Policy"))
+        if isinstance(self.rules, str):
+            msgspec.structs.force_setattr(self, "rules", find_named_rules(self.rules, "Policy"))
         match self.history:
             case bool():
                 pass  # True is an int, too, but no number of messages
@@ -144,9 +147,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def find_budget(self, model: str, *, dialect: str = "") -> Budget:
         """The budget, with the window of the model if it names none, and with what is worth its price.
 
-        A model that lamina does not know raises BadInput, since its window must be given then.
+        A model that is like none that lamina knows raises BadInput, since its window must be given then.
         """
-        budget = self.own_budget or self.fill_budget(facts_of(model).budget)
+        budget = self.own_budget or self.fill_budget(facts_of(model, dialect=dialect).budget)
         return self.price_budget(budget, model, dialect=dialect)
 
     def fill_budget(self, given: Budget) -> Budget:
@@ -159,12 +162,21 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The budget with what is worth its price, if this policy asks for it and the price is known."""
         if self.window == "model" or budget.working is not None:
             return budget
-        facts = model_or_none(model)
+        facts = model_or_none(nearest_name(model))
         rules = self.find_rules(model, dialect=dialect)
         if facts is None or facts.prices.input is None or rules.name == UNKNOWN:
             return budget
         working = choose_working(rates(rules, model), self.prefer or "balanced")
         return msgspec.structs.replace(budget, working=working)
+
+    def describe_inferred(self, model: str, *, dialect: str) -> str:
+        """What is taken from the nearest model, since no table has this one, in words; "" if nothing is."""
+        facts = model_or_none(model, dialect=dialect)
+        if facts is None:
+            return ""
+        if self.own_budget is not None:
+            return facts.describe_inferred("tokens", "cache")
+        return facts.describe_inferred("window", "tokens", "cache")
 
     def find_counter(self, model: str) -> Counter:
         """The counter, or else the best one for the model."""
@@ -176,7 +188,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def find_rules(self, model: str, *, dialect: str) -> CacheRules:
         """The rules of the cache, or else those of the model's."""
-        return self.rules or rules_for(model, dialect=dialect)
+        if isinstance(self.rules, CacheRules):
+            return self.rules
+        return rules_for(model, dialect=dialect)
 
     def find_window(self) -> LastN | None:
         """The window over history; None if all of it is sent."""
@@ -380,7 +394,7 @@ _NONE = type(None)
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "history": ((_NONE, LastN, str), 'give LastN(20), or "all"'),
     "counter": ((_NONE, Counter, str), "give a Counter, or the path of a tokenizer.json"),
-    "rules": ((_NONE, CacheRules), "give CacheRules, such as those of lamina.caches.rules_for(model)"),
+    "rules": ((_NONE, CacheRules), 'give CacheRules, or the name of rules, such as "anthropic"'),
     "kinds": ((_NONE, Mapping), "give a table of kinds: {**KINDS, ...}"),
     "wording": ((_NONE, type(PLAIN)), "give a Wording"),
     "layout": ((_NONE, Layout), "give a Layout"),

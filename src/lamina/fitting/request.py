@@ -434,6 +434,9 @@ def _write(built: Built, memo: RequestMemo, *, window: int) -> _Outgoing:
     """
     fit = built.fit
     envelope = built.envelope
+    inferred = fit.policy.describe_inferred(find_model(fit.head.parameters), dialect=fit.target.name)
+    if inferred:
+        envelope = msgspec.structs.replace(envelope, notes=(*envelope.notes, inferred))
     rendered = _render(fit, envelope, memo)
     as_it_came = rendered is fit.original
     limited = rendered

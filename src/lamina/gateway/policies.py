@@ -74,8 +74,11 @@ class RequestPolicies:
         reported_window = state.windows.get(incoming.model)
         served_window = self.windows.find(incoming.upstream, incoming.model)
         settings = incoming.upstream.settings
-        budget = find_budget(settings, incoming.model, reported_window, served_window=served_window)
-        return settings.policy.price_budget(budget, incoming.model, dialect=incoming.dialect.name)
+        dialect = incoming.dialect.name
+        budget = find_budget(
+            settings, incoming.model, reported_window, served_window=served_window, dialect=dialect
+        )
+        return settings.policy.price_budget(budget, incoming.model, dialect=dialect)
 
     def find_window(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> ChosenWindow | None:
         """The window that a request was fitted into; None if it was passed without a look."""
@@ -84,7 +87,11 @@ class RequestPolicies:
         reported_window = outgoing.conversation.state.windows.get(incoming.model)
         served_window = self.windows.find(incoming.upstream, incoming.model)
         window = choose_window(
-            incoming.upstream.settings, incoming.model, reported_window, served_window=served_window
+            incoming.upstream.settings,
+            incoming.model,
+            reported_window,
+            served_window=served_window,
+            dialect=incoming.dialect.name,
         )
         if outgoing.fitted is None:
             return window

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,19 +30,17 @@ MOVED_MARKERS = 3
 """Messages at the end of a request that the next one may have with other cache markers."""
 
 
-WindowSource = Literal["set", "refusal", "server", "model", "unknown"]
-"""Where a window comes from: the settings or --window, an upstream that refused a longer request and named
-its window, an upstream that lists it, the table of models, or nowhere: then it is the default."""
-
-
 class ChosenWindow(NamedTuple):
     """The window that a request was fitted into, where it comes from, and what of it is left for the answer.
 
-    `reserve` is 0 for a request that was not fitted: nobody asked how long its answer may be.
+    The source is `set` by the settings or --window, the `refusal` of a longer request that named it, the
+    list of a `server`, the table of models (`model`), or nowhere (`unknown`): then it is the default. Of a
+    model that no table has, it says in words whose window that is. `reserve` is 0 for a request that was not
+    fitted: nobody asked how long its answer may be.
     """
 
     tokens: int
-    source: WindowSource
+    source: str
     reserve: int = 0
 
 
@@ -88,48 +86,55 @@ def find_trigger(
 
 
 def find_budget(
-    upstream: UpstreamSettings, model: str, reported_window: int | None, *, served_window: int | None = None
+    upstream: UpstreamSettings,
+    model: str,
+    reported_window: int | None,
+    *,
+    served_window: int | None = None,
+    dialect: str = "",
 ) -> Budget:
     """The budget of a model at an upstream. A smaller window that the upstream reported comes first.
 
     `served_window` is what the upstream lists for the model. The budget of the policy wins over it.
     """
     # Of the policy only its budget: the whole has no hash, as a table of kinds has none.
-    budget = _find_configured(upstream.policy.budget, served_window or 0, model)
+    budget = _find_configured(upstream.policy.budget, served_window or 0, model, dialect)
     if reported_window is None or reported_window >= budget.window:
         return budget
     return limit_budget(budget, reported_window)
 
 
 def choose_window(
-    upstream: UpstreamSettings, model: str, reported_window: int | None, *, served_window: int | None = None
+    upstream: UpstreamSettings,
+    model: str,
+    reported_window: int | None,
+    *,
+    served_window: int | None = None,
+    dialect: str = "",
 ) -> ChosenWindow:
     """The window of a model at an upstream, as `find_budget` chooses it, and why."""
-    window = find_budget(upstream, model, reported_window, served_window=served_window).window
+    window = find_budget(
+        upstream, model, reported_window, served_window=served_window, dialect=dialect
+    ).window
     if window == reported_window:
         return ChosenWindow(window, "refusal")
     if upstream.policy.own_budget is not None:
         return ChosenWindow(window, "set")
     if served_window:
         return ChosenWindow(window, "server")
-    if _is_known(model):
-        return ChosenWindow(window, "model")
-    return ChosenWindow(window, "unknown")
+    facts = model_or_none(model, dialect=dialect)
+    if facts is None:
+        return ChosenWindow(window, "unknown")
+    return ChosenWindow(window, facts.describe_inferred("") or "model")
 
 
 @lru_cache(maxsize=256)
-def _is_known(model: str) -> bool:
-    """Whether the table of models has this one. The table looks into the environment each time."""
-    return model_or_none(model) is not None
-
-
-@lru_cache(maxsize=256)
-def _find_configured(own_budget: Budget | int | None, served_window: int, model: str) -> Budget:
+def _find_configured(own_budget: Budget | int | None, served_window: int, model: str, dialect: str) -> Budget:
     """The budget of a model at an upstream with this budget of its own, the same object each time."""
     policy = Policy(budget=own_budget)
     if policy.own_budget is not None:
         return policy.own_budget
-    facts = model_or_none(model)
+    facts = model_or_none(model, dialect=dialect)
     if served_window:
         budget = Budget(window=served_window)
     elif facts is not None:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.caches import CacheRules, all_rules, rules_for
+from lamina.caches import CacheRules, rules_for
+from lamina.caches.rules import find_named_rules
 from lamina.conversations.lost_caches import LostCache
 from lamina.conversations.record import CutNote, is_compaction
 from lamina.core.envelope import Envelope
@@ -48,10 +49,7 @@ def parse_whole(word: str, name: str, *, hint: str) -> int:
 def find_rules(name: str, model: str, dialect: str) -> CacheRules:
     if not name:
         return rules_for(model, dialect=dialect)
-    if name not in all_rules():
-        names = ", ".join(sorted(all_rules()))
-        raise BadInput(f"there are no rules {name!r}", place="rules", hint=f"use one of {names}")
-    return all_rules()[name]
+    return find_named_rules(name, "rules")
 
 
 class FormChange(msgspec.Struct, frozen=True):

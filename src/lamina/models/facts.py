@@ -11,6 +11,9 @@ The user's own file, in TOML, adds to that table, or corrects it:
     like = "gpt-5"
     window = 64000
 
+    [models."acme-*"]
+    window = 32000
+
 Nobody's table knows the window of a model that somebody serves at home: it is what the server was started
 with. `read_served_windows` reads it from the answer to `GET /v1/models`. vLLM and SGLang list it as
 `max_model_len`, llama.cpp as `n_ctx` (in `meta` or beside it), LM Studio as `loaded_context_length`, hosts of
@@ -36,9 +39,22 @@ from lamina.core.bound_thinking import Binding
 from lamina.core.text.estimate import FAMILIES
 from lamina.core.values import Budget
 from lamina.errors import BadInput
-from lamina.models.names import TUNED, beginnings, is_boundary, key_of, read_tuned_base, tail_of
+from lamina.models.names import (
+    NO_VERSION,
+    TUNED,
+    Version,
+    beginnings,
+    is_boundary,
+    key_of,
+    name_provider,
+    own_name,
+    read_tuned_base,
+    shorten_family,
+    split_version,
+    tail_of,
+)
 
-AS_OF = "2026-11-09"
+AS_OF = "2026-11-19"
 """The day of the table: prices and limits are those of then."""
 
 VARIABLE = "LAMINA_MODELS"
@@ -94,7 +110,7 @@ class OffPeak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     hours: tuple[Hours, ...]
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One model. `family` names the tokenizer that the estimate for it is fitted to.
 
     `window` is what the input may take. `total` is what input and output may take together, if that is
@@ -102,19 +118,31 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     the shortest prefix in tokens that its provider caches, None if that is unknown. `tiers` are the
     prices of longer requests, in rising order. `listed` is the host's own name for the model if this is
     what that host gives and asks for, else empty.
+
+    `like` is the model whose tokens and cache this one is taken to have, "" if its own name says them.
+    `inferred`: no table has this name, so its limits are that model's too, and its prices are not known.
     """
 
     name: str
-    window: int
-    total: int = 0
-    output: int = 0
+    window: Tokens
+    total: WholeNumber = 0
+    output: WholeNumber = 0
     family: str = "o200k"
     binding: Binding = "none"
-    minimum: int | None = None
+    minimum: WholeNumber | None = None
     prices: Prices = Prices()
     tiers: tuple[Tier, ...] = ()
     off_peak: OffPeak | None = None
     listed: str = ""
+    like: str = ""
+    inferred: bool = False
+
+    def describe_inferred(self, *facts: str) -> str:
+        """Which of its `facts` are those of another model, in words; "" if none is."""
+        if not self.inferred:
+            return ""
+        what = ", ".join(facts)
+        return f"{what} as {self.like}'s, since {self.name} is on no list; prices not known".lstrip()
 
     @property
     def budget(self) -> Budget:
@@ -128,20 +156,34 @@ Models = Mapping[str, Model]
 """Models by the names that they are found by."""
 
 
-def model(name: str, *, own: Models | None = None) -> Model:
+def model(name: str, *, own: Models | None = None, dialect: str = "") -> Model:
     """The facts of a model, by its name as any provider writes it: with its path, region, or date.
+
+    A name that no table has gets those of the nearest model (`Model.inferred`): the newest of its family,
+    else of its provider, which its path or the `dialect` names. If there is none, this raises `BadInput`.
 
     `own` are the caller's models, which win over the table; None takes those of the file that the
     environment variable LAMINA_MODELS names, read once.
     """
-    if own is None:
-        return _find_with_file(name, os.environ.get(VARIABLE, ""))
-    return find_model(name, own, listed_models())
+    found = model_or_none(name, own=own, dialect=dialect)
+    if found is None:
+        raise _unknown_model(name)
+    return found
 
 
-def model_or_none(name: str) -> Model | None:
+def model_or_none(name: str, *, own: Models | None = None, dialect: str = "") -> Model | None:
     """What `model` gives, or None if it would raise `BadInput`."""
-    return _find_with_file_or_none(name, os.environ.get(VARIABLE, ""))
+    if own is None:
+        return _find_with_file(name, os.environ.get(VARIABLE, ""), dialect)
+    return _find_nearest(name, (own, listed_models()), dialect)
+
+
+def nearest_name(name: str, *, dialect: str = "") -> str:
+    """The name of the model whose tokens and cache this one is taken to have; its own if it is known."""
+    row = model_or_none(name, dialect=dialect)
+    if row is None or not row.like:
+        return name
+    return row.like
 
 
 def price_of(model: Model, *, tokens: int = 0, at: datetime | None = None) -> Prices:
@@ -164,19 +206,89 @@ def price_of(model: Model, *, tokens: int = 0, at: datetime | None = None) -> Pr
 
 
 @lru_cache(maxsize=256)
-def _find_with_file(name: str, path: str) -> Model:
+def _find_with_file(name: str, path: str, dialect: str) -> Model | None:
     """The model of this name in the user's file and the table; `path` is "" if there is no file."""
     if not path:
-        return find_model(name, listed_models())
-    return find_model(name, _load_once(path), listed_models())
+        return _find_nearest(name, (listed_models(),), dialect)
+    return _find_nearest(name, (_load_once(path), listed_models()), dialect)
 
 
-@lru_cache(maxsize=256)
-def _find_with_file_or_none(name: str, path: str) -> Model | None:
+def _find_nearest(name: str, among: Sequence[Models], dialect: str) -> Model | None:
     try:
-        return _find_with_file(name, path)
+        return find_model(name, *among)
     except BadInput:
+        return _find_own_family(name, among) or infer_model(name, *among, dialect=dialect)
+
+
+def _find_own_family(name: str, among: Sequence[Models]) -> Model | None:
+    """The model of the longest own name that ends with `*` and that this name begins with."""
+    key = key_of(name)
+    keys = [key[start:] for start in beginnings(key)]
+    families = {
+        pattern: row
+        for models in among
+        for pattern, row in models.items()
+        if pattern.endswith("*") and any(own_key.startswith(pattern[:-1]) for own_key in keys)
+    }
+    if not families:
         return None
+    return msgspec.structs.replace(families[max(families, key=len)], name=own_name(name))
+
+
+def infer_model(name: str, *among: Models, dialect: str = "") -> Model | None:
+    """The facts of a model that these tables lack, as those of the nearest one; its prices are not known.
+
+    `claude-opus-6` is taken for the newest Opus, `gpt-6-rosalind` for another GPT 6. Of a model whose name
+    says nothing but its provider, or whose dialect alone does, nobody knows how new it is: the smallest
+    window of the provider is the safe one.
+    """
+    key = key_of(name.removeprefix(TUNED)).replace("chatgpt", "gpt")
+    row = None
+    for start in beginnings(key):
+        family, version = split_version(key[start:])
+        row = row or _find_in_family(family, version, among)
+    if row is None:
+        provider = name_provider(name, dialect)
+        rows = [row for _, _, row in _list_family(provider, among)]
+        if not provider or not rows:
+            return None
+        row = min(rows, key=lambda row: row.window)
+    nearest = msgspec.structs.replace(
+        _remove_prices(row),
+        name=own_name(name),
+        like=row.like or row.listed or row.name,
+        inferred=True,
+        listed="",
+    )
+    if "[1m]" in name and nearest.window < MILLION:
+        nearest = msgspec.structs.replace(nearest, window=MILLION, total=0)
+    return nearest
+
+
+def _find_in_family(family: str, version: Version, among: Sequence[Models]) -> Model | None:
+    """The newest model of a family that is not newer than this version, else the oldest.
+
+    If there is none, it is one of the family with a word less: `gpt-#` after `gpt-#-rosalind`.
+    """
+    for shorter in shorten_family(family):
+        members = _list_family(shorter, among)
+        older = [member for member in members if version == NO_VERSION or member[1] <= version]
+        if older:
+            return max(older, key=lambda member: (member[1], member[0] == shorter, -member[2].window))[2]
+        if members:
+            return min(members, key=lambda member: (member[1], member[2].window))[2]
+    return None
+
+
+def _list_family(family: str, among: Sequence[Models]) -> list[tuple[str, Version, Model]]:
+    """The rows of a family, or of one that goes on after it, each with its own family and version."""
+    members = []
+    for models in among:
+        for key, row in models.items():
+            own_family, version = split_version(key)
+            if own_family == family or own_family.startswith((f"{family}-", f"{family}#")):
+                members.append((own_family, version, row))
+    return members
 
 
 @lru_cache(maxsize=8)
@@ -266,80 +378,58 @@ def _unknown_model(name: str) -> BadInput:
     )
 
 
-class _OwnModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a user may say of a model. `like` names one of the table that has the rest."""
-
-    like: str | None = None
-    window: Annotated[int, msgspec.Meta(gt=0)] | None = None
-    total: WholeNumber | None = None
-    output: WholeNumber | None = None
-    family: str | None = None
-    binding: Binding | None = None
-    minimum: WholeNumber | None = None
-    prices: Prices | None = None
-    tiers: tuple[Tier, ...] | None = None
-    off_peak: OffPeak | None = None
-
-
-class _ModelsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    models: dict[str, _OwnModel]
-
-
 def load_models(path: str | Path) -> Models:
     """The models of a TOML file: one table `[models.NAME]` each, with the fields of `Model`.
 
     A model that is in the table, or `like` one of it, needs only the fields that differ. New `prices` replace
-    all prices, tiers and quiet hours.
+    all prices, tiers and quiet hours. A name that ends with `*` is that of a family: of all models that begin
+    so and that no table has.
     """
     place = str(path)
     try:
-        own_models = msgspec.toml.decode(Path(path).read_bytes(), type=_ModelsFile).models
+        tables = msgspec.toml.decode(Path(path).read_bytes(), type=_ModelsFile).models
+        models = {key_of(name): _complete_model(name, table) for name, table in tables.items()}
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", place=place, hint="check the path") from None
+    except BadInput as error:
+        raise BadInput(error.problem, place=f"{place}: {error.place}", hint=error.hint) from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:  # no TOML, or not of this shape
         raise BadInput(str(error), place=place, hint="see Model in docs/models.md for the fields") from None
-    models: dict[str, Model] = {}
-    for name, own_model in own_models.items():
-        models[key_of(name)] = _complete_model(name, own_model, place=f"{place}: models.{name}")
     return MappingProxyType(models)
 
 
-def _complete_model(name: str, own_model: _OwnModel, *, place: str) -> Model:
+class _ModelsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: dict[str, dict[str, Any]]
+
+
+def _complete_model(name: str, table: Mapping[str, Any]) -> Model:
     """The model with everything that the user does not say."""
-    family = own_model.family
-    if family is not None and family not in FAMILIES:
-        raise BadInput(f"family is {family!r}", place=place, hint=f"use one of {', '.join(FAMILIES)}")
-    model = _find_base(name, own_model, place=place)
-    if own_model.prices is not None:
-        model = msgspec.structs.replace(model, tiers=(), off_peak=None)
-    if own_model.window is not None:
-        model = msgspec.structs.replace(model, total=0)
-    model = msgspec.structs.replace(model, **_own_fields(own_model))
+    base = _find_base(name, table)
+    if "prices" in table:
+        base = msgspec.structs.replace(base, tiers=(), off_peak=None)
+    if "window" in table:
+        base = msgspec.structs.replace(base, total=0)
+    fields = {field: value for field, value in table.items() if field != "like"}
+    model = msgspec.convert(msgspec.to_builtins(base) | fields, Model)
+    if model.family not in FAMILIES:
+        hint = f"use one of {', '.join(FAMILIES)}"
+        raise BadInput(f"family is {model.family!r}", place=f"models.{name}", hint=hint)
     rising_tiers = sorted(model.tiers, key=lambda tier: tier.above)
     return msgspec.structs.replace(model, tiers=tuple(rising_tiers))
 
 
-def _find_base(name: str, own_model: _OwnModel, *, place: str) -> Model:
+def _find_base(name: str, table: Mapping[str, Any]) -> Model:
     """What the user's model begins as: the one that it is like, else the one of its name, else a new one."""
-    if own_model.like is not None:
-        return msgspec.structs.replace(find_model(own_model.like, listed_models()), name=name, listed="")
+    if "like" in table:
+        like = find_model(str(table["like"]), listed_models())
+        return msgspec.structs.replace(like, name=name, listed="", like=like.listed or like.name)
     row = listed_models().get(key_of(name))
     if row is not None:
         return row
-    if own_model.window is None:
+    if "window" not in table:
         hint = "give its window, or a model that it is like"
-        raise BadInput("the table has no such model", place=place, hint=hint)
+        raise BadInput("the table has no such model", place=f"models.{name}", hint=hint)
     return Model(name=name, window=0)
-
-
-def _own_fields(own_model: _OwnModel) -> dict[str, Any]:
-    """The fields of a `Model` that the user gives."""
-    fields: dict[str, Any] = {}
-    for field in own_model.__struct_fields__:
-        value = getattr(own_model, field)
-        if field != "like" and value is not None:
-            fields[field] = value
-    return fields
 
 
 class _Limits(msgspec.Struct):

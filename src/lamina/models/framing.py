@@ -49,52 +49,35 @@ def _framing(
     )
 
 
-_GPT_4 = _framing("gpt-4", 6, 3, 16, 6)
-_GPT_5 = _framing("gpt-5", 6, 4, 103, 6, result=7)
-_O_SERIES = _framing("o-series", 5, 4, 19, 6)
-_GPT_OSS = _framing("gpt-oss", 70, 4, 42, 15)
-_CLAUDE_3_OPUS = _framing("claude-3-opus", 6, 2, 586, 53, result=10)
-_CLAUDE_3 = _framing("claude-3", 6, 2, 366, 53, result=10)
-_CLAUDE = _framing("claude", 6, 2, 549, 53, result=10)
-_GEMINI = _framing("gemini", 0, 0, 18, 18, result=1, document=700)
-_MISTRAL = _framing("mistral", 2, 1, 63, 60)
-_DEEPSEEK = _framing("deepseek", 7, 3, 149, 71)
-_QWEN = _framing("qwen", 9, 4, 260, 60)
-_GROK_3 = _framing("grok-3", 6, 3, 262, 35)
-_GROK = _framing("grok", 683, 3, 187, 32)
-_GROK_FAST = _framing("grok-fast", 167, 3, 186, 32)
-_GROK_CODE = _framing("grok-code", 203, 61, 167, 37)
-_LLAMA = _framing("llama", 34, 4, 532, 47)
-_KIMI = _framing("kimi", 24, 4, 67, 54)
-_GLM = _framing("glm", 9, 3, 133, 33)
-_MINIMAX = _framing("minimax", 40, 4, 147, 51)
-_NOVA = _framing("nova", 0, 2, 394, 41)
-
 _BY_PREFIX: Mapping[str, Framing] = MappingProxyType(
     {
         prefix: framing
         for prefixes, framing in (
-            ("gpt-3.5 gpt-35 gpt-4 chatgpt-4o gpt-5-chat", _GPT_4),
-            ("gpt-5 gpt-6", _GPT_5),
-            ("o1 o3 o4", _O_SERIES),
-            ("gpt-oss", _GPT_OSS),
-            ("claude-3-opus", _CLAUDE_3_OPUS),
-            ("claude-3 claude-opus-4-0 claude-opus-4-1 claude-opus-4.1 claude-opus-4-2025", _CLAUDE_3),
-            ("claude-sonnet-4-0 claude-sonnet-4-2025", _CLAUDE_3),
-            ("claude", _CLAUDE),
-            ("gemini gemma", _GEMINI),
-            ("mistral mixtral ministral codestral devstral magistral pixtral", _MISTRAL),
-            ("deepseek", _DEEPSEEK),
-            ("qwen qwq", _QWEN),
-            ("grok-2 grok-3", _GROK_3),
-            ("grok", _GROK),
-            ("grok-4-fast grok-4.1-fast", _GROK_FAST),
-            ("grok-code", _GROK_CODE),
-            ("llama meta-llama", _LLAMA),
-            ("kimi", _KIMI),
-            ("glm", _GLM),
-            ("minimax", _MINIMAX),
-            ("nova", _NOVA),
+            ("gpt-3.5 gpt-35 gpt-4 chatgpt-4o gpt-5-chat", _framing("gpt-4", 6, 3, 16, 6)),
+            ("gpt-5 gpt-6", _framing("gpt-5", 6, 4, 103, 6, result=7)),
+            ("o1 o3 o4", _framing("o-series", 5, 4, 19, 6)),
+            ("gpt-oss", _framing("gpt-oss", 70, 4, 42, 15)),
+            ("claude-3-opus", _framing("claude-3-opus", 6, 2, 586, 53, result=10)),
+            ("claude-3 claude-opus-4-0 claude-opus-4-1", _framing("claude-3", 6, 2, 366, 53, result=10)),
+            ("claude-opus-4.1 claude-opus-4-2025", _framing("claude-3", 6, 2, 366, 53, result=10)),
+            ("claude-sonnet-4-0 claude-sonnet-4-2025", _framing("claude-3", 6, 2, 366, 53, result=10)),
+            ("claude", _framing("claude", 6, 2, 549, 53, result=10)),
+            ("gemini gemma", _framing("gemini", 0, 0, 18, 18, result=1, document=700)),
+            (
+                "mistral mixtral ministral codestral devstral magistral pixtral",
+                _framing("mistral", 2, 1, 63, 60),
+            ),
+            ("deepseek", _framing("deepseek", 7, 3, 149, 71)),
+            ("qwen qwq", _framing("qwen", 9, 4, 260, 60)),
+            ("grok-2 grok-3", _framing("grok-3", 6, 3, 262, 35)),
+            ("grok", _framing("grok", 683, 3, 187, 32)),
+            ("grok-4-fast grok-4.1-fast", _framing("grok-fast", 167, 3, 186, 32)),
+            ("grok-code", _framing("grok-code", 203, 61, 167, 37)),
+            ("llama meta-llama", _framing("llama", 34, 4, 532, 47)),
+            ("kimi", _framing("kimi", 24, 4, 67, 54)),
+            ("glm", _framing("glm", 9, 3, 133, 33)),
+            ("minimax", _framing("minimax", 40, 4, 147, 51)),
+            ("nova", _framing("nova", 0, 2, 394, 41)),
         )
         for prefix in prefixes.split()
     }

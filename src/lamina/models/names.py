@@ -12,6 +12,7 @@ model of a name: `o1-pro` is not `o1`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Literal
 
@@ -93,6 +94,62 @@ def is_named(name: str, base: str) -> bool:
     return tail_of(plain[len(plain_base) :], open_weights=False) != "other"
 
 
+@lru_cache(maxsize=1024)
+def split_version(key: str) -> tuple[str, Version]:
+    """The family that a key names, with `#` where its version stands, and the version.
+
+    `claude-opus-5-5-20261101` is ("claude-opus-#", (5, "5")), `gpt-4o-mini` is ("gpt-#o-mini", (4, "")).
+    """
+    bare = _ENDING.sub("", key)
+    match = _VERSION_NUMBERS.search(bare)
+    if match is None:
+        return bare, NO_VERSION
+    family = f"{bare[: match.start()]}#{bare[match.end() :]}"
+    return family, (int(match["major"]), match["minor"] or "")
+
+
+Version = tuple[int, str]
+"""Major and minor version. The minor one is read as decimals are: grok-4.20 came before grok-4.3."""
+
+NO_VERSION: Version = (-1, "")
+"""Lower than every version."""
+
+
+def shorten_family(family: str) -> Iterator[str]:
+    """A family, and then with one word less at its end each time: `gpt-#-sol`, `gpt-#`, `gpt`."""
+    while family:
+        yield family
+        family = family.rpartition("-")[0]
+
+
+def name_provider(name: str, dialect: str) -> str:
+    """The first word of the models of a provider that the path before a name, or else the dialect, names."""
+    for word in (*reversed(lower_ascii(name[:LONGEST]).split("/")[:-1]), dialect):
+        if word in _FIRST_WORDS:
+            return _FIRST_WORDS[word]
+    return ""
+
+
+_FIRST_WORDS = {
+    provider: word
+    for word, providers in (
+        ("claude", "anthropic"),
+        ("gpt", "openai"),
+        ("gemini", "gemini google"),
+        ("deepseek", "deepseek"),
+        ("kimi", "moonshot moonshotai"),
+        ("minimax", "minimax"),
+        ("glm", "zai z-ai"),
+        ("grok", "xai x-ai"),
+        ("mistral", "mistral mistralai"),
+        ("qwen", "dashscope"),
+    )
+    for provider in providers.split()
+}
+"""The first word of a provider's models, by the names of providers in paths and of dialects. A dialect that
+many providers speak names none."""
+
+
 def read_tuned_base(name: str) -> str:
     """The name of the model that a fine-tuned one began as, with the mark of tuning; "" for any other.
 
@@ -154,6 +211,15 @@ _ONE_WORD = rf"{_DATE}|{_RELEASE}|{_EFFORT}|{_THOUGHT}|{_ROUTE}|{_WEIGHTS}"
 # limit the time would double with each of them, and a client chooses the name.
 _WORDS = rf"(?:{_ONE_WORD}){{0,6}}"
 _SAME = re.compile(_WORDS)
+# What says nothing of the family, at the end of a name. `-v4` is no release in `deepseek-v4`.
+_ENDING = re.compile(
+    rf"(?:{_DATE}|[-:@](?:latest|default|preview|exp|experimental|beta|stable)|-v?[0-9]:[0-9]|{_EFFORT}"
+    rf"|{_THOUGHT}|{_ROUTE}|{_WEIGHTS}|\[1m\]|:[a-z]+){{1,6}}$"
+)
+# The version is the first such number. `5-5` in `claude-opus-5-5`, `4` in `gpt-4o` and in `gpt-4-32k`.
+_VERSION_NUMBERS = re.compile(
+    r"(?<![0-9])(?P<major>[0-9]{1,2})(?![0-9])(?:-(?P<minor>[0-9]{1,2})(?![0-9a-z]))?"
+)
 # Someone else sets the price: nobody asks one, or there is a discount for waiting, or a surcharge for haste.
 _UNPRICED = re.compile(rf"{_WORDS}[-:](?:free|batch|flex|priority|extended)")
 _WIDE = re.compile(rf"{_WORDS}(?:\[1m\]|[-:]1m){_WORDS}")

@@ -185,7 +185,7 @@ def _find_budget(setup: Setup, head: RequestHead) -> Budget | None:
     if not budget.window:
         if not setup.model:
             return None
-        budget = fill_budget(budget, facts_of(setup.model).budget)
+        budget = fill_budget(budget, facts_of(setup.model, dialect=setup.dialect).budget)
     output = setup.head.output
     if not output or budget.reserve is not None:
         return budget

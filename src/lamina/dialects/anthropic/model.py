@@ -55,13 +55,6 @@ _UNSAFE_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 Since = Mapping[str, tuple[int, int]]
 """Families of models, each with the version from which something holds."""
 
-# Accounts made before 2026-08-31 are checked only if they ask. No request says how old its account is, so all
-# are taken for new ones.
-BOUND: Since = MappingProxyType(
-    {"fable": (5, 1), "opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5), "mythos": (5, 2)}
-)
-"""Thinking is bound to everything before it. For models that the table of models does not have yet."""
-
 SYSTEM_MESSAGES: Since = MappingProxyType(
     {"fable": (5, 0), "mythos": (5, 0), "opus": (4, 8), "sonnet": (5, 5)}
 )
@@ -115,7 +108,7 @@ def find_binding(request: Mapping[str, Any]) -> Binding:
     """What a changed past does to thinking in this request. A request may choose; else the model decides.
 
     "drop" if the server drops thinking that does not fit, "strict" if it refuses the request, "none" if the
-    past may change. What a model does is a fact of it, which a user's own file may say.
+    past may change. What a model does is a fact of it or of the nearest one, which a user's own file may say.
     """
     match request.get("thinking"):
         case {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}:
@@ -123,13 +116,10 @@ def find_binding(request: Mapping[str, Any]) -> Binding:
         # Whoever names another behaviour asks for the check, also with an older account.
         case {"block_binding": {"prefix_mismatch_behavior": str()}}:
             return "strict"
-    name = read_model(request)
-    known_model = model_or_none(name)
-    if known_model is not None:
-        return known_model.binding
-    if is_since(name, BOUND):
-        return "strict"
-    return "none"
+    # Accounts made before 2026-08-31 are checked only if they ask. No request says how old its account is, so
+    # all are taken for new ones.
+    model = model_or_none(read_model(request))
+    return "none" if model is None else model.binding
 
 
 def asks_to_clear(request: Mapping[str, Any]) -> bool:

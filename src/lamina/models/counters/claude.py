@@ -23,8 +23,6 @@ from lamina.core.text.estimate import estimate_tokens
 from lamina.core.tokens import Counter, divide_up, estimate_for
 from lamina.errors import BadInput
 from lamina.models.counters.count_guard import between_long_runs, guard_count
-from lamina.models.framing import longest_prefix
-from lamina.models.names import own_name
 
 WHOLE = 65_536
 """Characters up to which a text is counted whole: a third of a second on the machine of the benchmarks."""
@@ -38,33 +36,16 @@ MOST = 65_536
 """Counts that are remembered; the least recently used one is forgotten first."""
 
 
-def for_model(model: str) -> Counter:
-    """The counter of a Claude model. One that was not probed has the newest vocabulary, with no claim."""
-    prefix = longest_prefix(own_name(model), _GENERATIONS)
-    number, measured = _GENERATIONS.get(prefix, ("", False))
-    if not number:
-        raise BadInput(
-            f"no tokenizer is known for model {model!r}",
-            place="claude.for_model",
-            hint="use counter_for(model) for an estimate",
-        )
-    return _counter(number, measured)
-
-
+@cache
 def version(number: str) -> Counter:
     """The counter of a generation: "3.0" is Claude 3 to Opus 4.6, "4.8" is Opus 4.7 and later."""
     if number not in _FAMILIES:
         hint = f"use one of {list(_FAMILIES)}"
         raise BadInput(f"unknown generation {number!r}", place="version", hint=hint)
-    return _counter(number, measured=True)
-
-
-@cache
-def _counter(number: str, measured: bool) -> Counter:  # noqa: FBT001 - a column of the table below
     return Counter(
         name=f"ctok-{number}",
         count=_count_of(number),
-        measured=measured,
+        measured=True,
         quick=estimate_for(f"{_FAMILIES[number]}_bound"),
     )
 
@@ -121,22 +102,6 @@ def _count_samples(count: Callable[[str], int], family: str, text: str) -> int:
 _PROBE = "hello, world"
 _PROOFS = {"3.0": 10, "4.8": 10}
 _FAMILIES = {"3.0": "claude3", "4.8": "claude"}
-
-# What ctok 1.3 says of itself (read 2026-11-15) and recorded usage confirms for the models that
-# notes/counting.md names. Opus 4.7 differs from 4.8 only in the frame.
-_GENERATIONS: dict[str, tuple[str, bool]] = {
-    prefix: generation
-    for prefixes, generation in (
-        ("claude", ("4.8", False)),
-        ("claude-2 claude-instant claude-v", ("", False)),
-        ("claude-3 claude-opus-4 claude-sonnet-4 claude-haiku-4", ("3.0", True)),
-        ("claude-opus-4-7 claude-opus-4.7 claude-opus-4-8 claude-opus-4.8", ("4.8", True)),
-        ("claude-sonnet-5 claude-fable-5", ("4.8", True)),
-        ("claude-sonnet-5- claude-sonnet-5. claude-fable-5- claude-fable-5.", ("4.8", False)),
-        ("claude-sonnet-5-2 claude-fable-5-2", ("4.8", True)),  # a date, not a version
-    )
-    for prefix in prefixes.split()
-}
 
 
 class CachedCounter:

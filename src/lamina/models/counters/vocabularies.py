@@ -3,11 +3,6 @@
 Text is only ever text here: `<|endoftext|>` in a file is seven or so ordinary tokens, not one special
 one. Each vocabulary is checked when it is loaded, by the ids of one known text: one that is missing, cut
 short or replaced by bytes raises `BadInput`.
-
-A table says which vocabulary a model has that is not OpenAI's or Anthropic's, and what may be claimed for it:
-`exact` means that the reference of that very model agreed with the vocabulary on the corpus of
-bench/counting.py, text for text; `measured` that the counts fit usage that the provider reported. A model
-with neither has the vocabulary that comes nearest. notes/counting.md has the evidence.
 """
 
 from __future__ import annotations
@@ -16,10 +11,8 @@ import re
 from collections.abc import Callable
 from functools import cache, partial
 from hashlib import sha256
-from typing import Literal, Protocol
+from typing import Protocol
 from unicodedata import ucd_3_2_0
-
-import msgspec
 
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput
@@ -31,13 +24,9 @@ from lamina.models.counters.count_guard import (
     split_long_text,
     without_surrogates,
 )
-from lamina.models.framing import longest_prefix
-from lamina.models.names import own_name
 
 PROBE = "Zählt: 世界 🌍 f(x)=x**2  # don't\n<|endoftext|>"
 """Words, scripts, signs and the spelling of a special token: what a wrong vocabulary gets wrong."""
-
-Claim = Literal["exact", "measured", ""]
 
 
 class Tokenizer(Protocol):
@@ -61,7 +50,9 @@ def names() -> tuple[str, ...]:
 def vocabulary(name: str) -> Counter:
     """A counter that is exact for every model with this vocabulary. Its framing is the plain one."""
     tokenizer(name)  # raises here if the vocabulary is missing, and not when counting
-    return Counter(name=name, count=guard_count(_count_with(name), _FAMILIES[name]), exact=True)
+    return Counter(
+        name=name.removesuffix("_base"), count=guard_count(_count_with(name), _FAMILIES[name]), exact=True
+    )
 
 
 def encode(text: str, *, vocabulary: str) -> list[int]:
@@ -175,56 +166,4 @@ _PROOFS = {
     "glm4": "0798f1aa21da56df",
     "kimi_k2": "cbd648884bca3767",
     "kimi_k3": "cbd648884bca3767",
-}
-
-
-def for_model(model: str) -> Counter:
-    """The counter of a model by its name. It claims no more than what the table says."""
-    name = own_name(model)
-    prefix = longest_prefix(name, _VOCABULARIES)
-    if not prefix:
-        raise BadInput(
-            f"no vocabulary is known for model {model!r}",
-            place="for_model",
-            hint="use from_file(path) with its tokenizer.json, or counter_for(model) for an estimate",
-        )
-    vocabulary_name, claim = _VOCABULARIES[prefix]
-    if _WORD_GOES_ON.match(name, len(prefix)):
-        claim = ""
-    counter = vocabulary(vocabulary_name)
-    return msgspec.structs.replace(counter, exact=claim == "exact", measured=claim == "measured")
-
-
-_WORD_GOES_ON = re.compile(r"[a-z0-9]")  # `qwen3x` is another model than `qwen3`
-
-_ROWS: tuple[tuple[str, str, Claim], ...] = (
-    ("gemini", "gemma2", ""),
-    ("gemini-3-pro", "gemma2", "measured"),
-    # Google's SDK (google-genai 3.1) counts these with Gemma 4's; it names Gemma 3's for the ones above,
-    # where Gemma 2's fits reported usage better.
-    ("gemini-3.1 gemini-3.5 gemini-3.6 gemini-3.7 gemini-3.8 gemini-4", "gemma4", ""),
-    ("gemma gemma2 gemma-2", "gemma2", ""),
-    ("gemma3 gemma-3", "gemma3", ""),
-    ("gemma4 gemma-4", "gemma4", ""),
-    ("llama-3 llama3 meta-llama-3", "llama3", "exact"),
-    ("llama-4 llama4", "o200k_base", ""),
-    ("qwen qwen-2.5 qwen-3", "qwen3", ""),
-    ("qwen2.5 qwen3 qwq-32b", "qwen3", "exact"),
-    ("qwen2.5-max qwen3-max qwen3-coder-plus qwen3-coder-flash qwen3.", "qwen3", ""),
-    ("deepseek-v3 deepseek-r1 deepseek-v4 deepseek-chat deepseek-reasoner", "deepseek_v3", "exact"),
-    ("deepseek-r1-distill-qwen deepseek-r1-0528-qwen3", "qwen3", ""),
-    ("deepseek-r1-distill-llama", "llama3", ""),
-    ("deepseek-r1:", "deepseek_v3", ""),  # most of what Ollama calls so is distilled
-    ("mistral-nemo open-mistral-nemo ministral-8b-2410 pixtral-12b", "mistral_v3", "exact"),
-    ("mistral ministral codestral devstral magistral pixtral voxtral", "mistral_v3", ""),
-    ("glm", "glm4", ""),
-    ("glm-4-9b glm-4-32b glm-4.5v glm-4.6v glm-z1", "glm4", "exact"),
-    ("kimi", "kimi_k2", ""),
-    ("kimi-k3", "kimi_k3", ""),
-    ("minimax", "kimi_k2", ""),
-)
-_VOCABULARIES: dict[str, tuple[str, Claim]] = {
-    prefix: (vocabulary_name, claim)
-    for prefixes, vocabulary_name, claim in _ROWS
-    for prefix in prefixes.split()
 }
