@@ -337,12 +337,16 @@ class CostWithout:
     @property
     def amount(self) -> float | None:
         """In USD; None if it is not known."""
-        return None if self._too_long else self._sum.amount
+        if self._too_long:
+            return None
+        return self._sum.amount
 
     @property
     def marked(self) -> float | None:
         """In USD; None if it is not known."""
-        return None if self._too_long else self._marked.amount
+        if self._too_long:
+            return None
+        return self._marked.amount
 
     def saved_by_cuts(self, cost: float | None) -> float | None:
         """What cuts saved of the requests that did `cost`, in USD; None if it is not known."""
