@@ -196,7 +196,7 @@ class _LoggedAnswer(NamedTuple):
         return sent, answered
 
 
-_ACCOUNT = ("full", "unchanged", "counted", "new", "held_back", "gap")
+_ACCOUNT = ("full", "unchanged", "counted", "new", "held_back", "gap", "unmarked")
 
 
 async def record_lost_answers(store: GatewayStore, journal: Journal) -> None:
