@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import msgspec
@@ -15,7 +14,7 @@ from lamina.conversations.store import conversation_place, decode_state, list_co
 from lamina.gateway import app
 from lamina.stores import open_store
 from tests.gateway.growing import messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.running import open_client, run_gateway, settings_for, until
 from tests.gateway.test_record import post
 from tests.gateway.upstream_stub import run_stub
 
@@ -47,10 +46,7 @@ async def test_old_conversations_are_deleted(
                 await post(client, gateway.url, messages_request(1, task=task))
         await age(store, "Old.")
         async with run_gateway(settings) as gateway:
-            for _ in range(40):
-                await asyncio.sleep(0.05)
-                if gateway.events("pruned"):
-                    break
+            await until(lambda: bool(gateway.events("pruned")), 60 if "Old." not in titles else 1)
     async with open_store(str(store)) as opened:
         assert {kept.state.title async for kept in list_conversations(opened, "default")} == titles
 

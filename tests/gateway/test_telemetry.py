@@ -69,6 +69,7 @@ def collector(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     with output.open("wb") as file:
         process = subprocess.Popen([sys.executable, "-m", "tests.servers.collector"], stdout=file, cwd=ROOT)
     while not output.read_bytes().endswith(b"\n"):
+        assert process.poll() is None
         time.sleep(0.05)
     yield f"http://127.0.0.1:{int(output.read_text())}", output
     process.terminate()

@@ -174,7 +174,7 @@ async def test_an_answer_that_breaks_off_is_an_error_unless_its_end_is_that_of_t
 async def test_what_came_before_an_answer_broke_off_is_read_first() -> None:
     async with serve(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", closes=True) as upstream:
         reply = await upstream.ask()
-        await asyncio.sleep(0.05)
+        assert await until(lambda: reply._error is not None)  # noqa: SLF001 - all of it has come
         assert reply.read_nowait() == b"ok"
         with pytest.raises(BadAnswer):
             reply.read_nowait()
@@ -248,8 +248,8 @@ async def test_an_answer_that_nobody_reads_is_not_taken_from_the_upstream() -> N
 async def test_a_connection_that_its_server_closes_is_forgotten() -> None:
     async with serve(OK, closes=True) as upstream:
         await read_all(await upstream.ask())
-        await asyncio.sleep(0.05)
-        assert [*map(len, upstream.connections._idle.values())] == [0]  # noqa: SLF001 - it must not grow
+        idle = upstream.connections._idle  # noqa: SLF001 - it must not grow
+        assert await until(lambda: [*map(len, idle.values())] == [0])
 
 
 async def test_no_more_connections_wait_than_a_server_is_likely_to_need(

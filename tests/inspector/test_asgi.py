@@ -107,6 +107,7 @@ def test_a_real_server_serves_it(tmp_path: Path) -> None:
     thread.start()
     try:
         while not server.started:
+            assert thread.is_alive()
             time.sleep(0.02)
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         connection.request("GET", "/inspect/api/sessions")
