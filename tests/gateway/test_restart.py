@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 
 from lamina.gateway import GatewaySettings, limits
-from lamina.gateway.journal import place_journal, read_journal
+from lamina.gateway.journal import Journal, place_journal, read_journal
 from lamina.gateway.server import GatewayWorker, make_config
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.processes import run_process
@@ -208,23 +208,26 @@ async def test_what_the_log_has_of_a_killed_gateway_the_record_has_too(tmp_path:
         assert call.request.is_cut is line["cut"]
 
 
-@pytest.mark.parametrize("age", [1, 60])
-async def test_a_conversation_that_was_deleted_meanwhile_is_not_noted_again(tmp_path: Path, age: int) -> None:
+@pytest.mark.parametrize(("age", "logged_for", "is_noted"), [(1, "", True), (60, "", False), (1, "b", False)])
+async def test_what_was_deleted_meanwhile_or_is_of_another_store_is_not_noted(
+    tmp_path: Path, age: int, logged_for: str, *, is_noted: bool
+) -> None:
     """A gateway that starts again within seconds was killed before it saved anything."""
     store = tmp_path / "gateway.db"
+    journal = tmp_path / "journal"
+    sent_id = Journal(store=logged_for).write_sent(conversation="c", upstream="u", model="m")
     line = {
         "at": time() - age,
         "event": "answered",
-        "id": "a-1",
+        "id": sent_id,
         "conversation": "c",
         "model": "m",
         "input": 5,
     }
-    journal = place_journal(str(store))
     journal.write_bytes(json.dumps(line).encode() + b"\n{torn\n")
     async with run_stub() as stub, run_gateway(serve_from(tmp_path, stub, keep="all"), journal_path=journal):
         pass
-    assert [name for name, _, _ in (await happened(store)).calls] == (["c"] if age < 10 else [])
+    assert [name for name, _, _ in (await happened(store)).calls] == ["c"] * is_noted
 
 
 async def test_a_gateway_has_files_for_all_connections_that_it_allows(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator, Mapping
+from hashlib import blake2b
 from io import TextIOWrapper
 from itertools import count
 from pathlib import Path
@@ -44,14 +45,23 @@ _FILE_KINDS = ("sqlite", "sqlite+apsw", "sqlite+sqlite3", "files")
 
 
 class Journal:
-    """Writes events. Keys and tokens never get here: no caller has a header or a body at hand."""
+    """Writes events. Keys and tokens never get here: no caller has a header or a body at hand.
+
+    Gateways of several stores may write one file. `store` is the address of this one's, without a password.
+    """
 
     def __init__(
-        self, stream: TextIO | None = None, *, path: Path | None = None, is_supervised: bool = False
+        self,
+        stream: TextIO | None = None,
+        *,
+        path: Path | None = None,
+        store: str = "",
+        is_supervised: bool = False,
     ) -> None:
         self._stream = stream
         self._is_supervised = is_supervised
-        self._id_prefix = secrets.token_hex(6)
+        self._store_mark = blake2b(store.encode(), digest_size=4).hexdigest()
+        self._id_prefix = f"{self._store_mark}{secrets.token_hex(6)}"
         self._ids = count()
         self._file: JournalFile | None = None
         if path is not None:
@@ -81,10 +91,16 @@ class Journal:
         self.write("stopped", cut_off=cut_off, process=self._id_prefix)
 
     def list_unstopped(self) -> list[dict[str, Any]]:
-        """The last events in the file of processes that have not stopped: each was killed, or runs still."""
+        """The last events in the file of processes that have not stopped: each was killed, or runs still.
+
+        Only answers for this store are among them. Events without an id may be those of any process.
+        """
         if self._file is None:
             return []
-        return self._file.list_unstopped()
+        events = self._file.list_unstopped()
+        return [
+            event for event in events if str(event.get("id", self._store_mark)).startswith(self._store_mark)
+        ]
 
     def _write_line(self, line: bytes) -> None:
         stream = self._stream or sys.stderr
@@ -215,7 +231,12 @@ def find_journal(settings: GatewaySettings, environment: Mapping[str, str]) -> P
         return Path(settings.journal).expanduser()
     if settings.policy.keep == "nothing" or _is_sealed(settings, environment):
         return None
-    return place_journal(settings.store or load_settings(environment=environment).store_address())
+    return place_journal(_find_store(settings, environment))
+
+
+def _find_store(settings: GatewaySettings, environment: Mapping[str, str]) -> str:
+    """The address of the store."""
+    return settings.store or load_settings(environment=environment).store_address()
 
 
 def place_journal(address: str) -> Path:
@@ -233,9 +254,12 @@ def open_journal(
     settings: GatewaySettings, environment: Mapping[str, str], *, is_supervised: bool = False
 ) -> Journal:
     path = None
+    store = ""
     with contextlib.suppress(LaminaError):  # the settings of the user are wrong; opening the store says so
         path = find_journal(settings, environment)
-    return Journal(path=path, is_supervised=is_supervised)
+        # user:password@host/name?password=…
+        store = _find_store(settings, environment).rpartition("@")[2].partition("?")[0]
+    return Journal(path=path, store=store, is_supervised=is_supervised)
 
 
 def _is_sealed(settings: GatewaySettings, environment: Mapping[str, str]) -> bool:
