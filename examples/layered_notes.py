@@ -3,7 +3,7 @@
     python examples/layered_notes.py
 
 A note that stands in full is not sent again: later turns refer to it.
-`notes/from-obsidian-copilot.md` says more.
+`docs/from-obsidian-copilot.md` says more.
 """
 
 from __future__ import annotations

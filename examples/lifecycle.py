@@ -4,7 +4,7 @@
     python examples/lifecycle.py FOLDER                                  # a workspace of your own
     python examples/lifecycle.py FOLDER http://127.0.0.1:8080/v1 MODEL   # a server with Chat Completions
 
-These are the four phases of buildscale.ai's document: `notes/from-buildscale.md` says more. The conversation
+These are the four phases of buildscale.ai's document: `docs/from-buildscale.md` says more. The conversation
 is kept beside the workspace, where no tool can change it. With a FOLDER of your own, a second run goes on.
 """
 

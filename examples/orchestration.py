@@ -6,7 +6,7 @@
 
 Append the user's words, gather context, build, render, call the model, append its answer. Conversations are
 encrypted files in FOLDER, one for each message; the key is made at the first run. This is the loop of
-ElaraAi's document: `notes/from-elara.md` says more.
+ElaraAi's document: `docs/from-elara.md` says more.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python examples/tagged_chunks.py
 
-Content cannot close its tag. `notes/from-context-builder.md` says more.
+Content cannot close its tag. `docs/from-context-builder.md` says more.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python examples/trimming.py
 
 The process "stops" in the middle: the ledger goes through JSON, and the next request goes on byte for byte.
-`notes/from-stakpak.md` says more.
+`docs/from-stakpak.md` says more.
 """
 
 from __future__ import annotations
