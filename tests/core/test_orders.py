@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import BadInput, Budget, BudgetExceeded, Form, Ledger, Options, RequestHead, Segment, build
-from lamina.core import CHARS4, Move, Order, OrderView
+from lamina.core import CHARS4, Move, Order, OrderView, ToolCall
 from lamina.core.cut_target import (
     BACK,
     NEED,
@@ -24,7 +26,7 @@ from lamina.core.cut_target import (
 )
 from lamina.core.entries import pair_calls
 from lamina.core.ladder import TOKEN_VALUES, ladder, ripeness
-from lamina.core.orders import Batch
+from lamina.core.orders import Batch, fold_steps
 from lamina.segments import assistant, call, excerpt, file, result, user
 
 CODE = "\n".join(f"def load_{n}(path): return parse_{n}(path)" for n in range(200))
@@ -254,3 +256,33 @@ def test_no_order_touches_the_prompt(fold: bool) -> None:  # noqa: FBT001
     assert envelope.cut is not None
     assert envelope.entry("ask").form is Form.FULL
     assert envelope.entry("r0").form is not Form.FULL
+
+
+@given(seed=st.integers(0, 10_000), keep=st.integers(0, 3))
+def test_no_order_lowers_a_digest_or_what_it_stands_for(seed: int, keep: int) -> None:
+    """An order that folds old steps and then trims whatever it sees, in a talk of several cuts."""
+    random = Random(seed)  # noqa: S311 - made-up talk
+
+    def order(view: OrderView) -> Iterator[Batch]:
+        yield from islice(fold_steps(view, verbatim=None), random.randrange(4))
+        for at, entry in enumerate(view.entries):
+            if not isinstance((entry.parts or entry.segment.parts)[0], ToolCall):
+                yield (Move(at, random.choice([Form.COMPACT, Form.STUB]), "old", fold=False),)
+
+    log: list[Segment] = []
+    ledger: Ledger | None = None
+    budget = Budget(window=900, reserve=0, trigger=0.8, target=0.7, keep_last=keep)
+    for turn in range(12):
+        log.append(user(f"Question {turn}", pinned=random.random() < 0.5))
+        for step in range(random.randrange(3)):
+            name = f"c{turn}_{step}"
+            log.append(assistant(f"look {name} " + "t" * random.randrange(90)))
+            log.append(call("read", {"path": name}, id=name))
+            log.append(result(f"r {name} " + "x" * random.randrange(40, 500), id=name, name="read"))
+        log.append(assistant(f"Answer {turn} " + "a" * random.randrange(40, 300)))
+        with suppress(BudgetExceeded):
+            ledger = build(
+                log, budget=budget, ledger=ledger, counter=CHARS4, options=Options(order=order)
+            ).ledger
+    assert ledger is not None
+    assert not any(ref.startswith("fold-") for ref in ledger.lines)

@@ -32,7 +32,7 @@ from lamina.dialects.words import OPENING
 from lamina.fitting import RequestMemo
 from tests.dialects.hostile import DIALECTS_WITH_MESSAGES, Hostile, conversations
 from tests.dialects.sdks import ACCEPTED
-from tests.dialects.wires import WIRES
+from tests.dialects.wires import WIRES, Call, Result
 
 EXPECTED = (BadInput, BudgetExceeded, InvalidRequest)
 ROOM = Budget(window=8_000)
@@ -41,12 +41,17 @@ every_dialect = pytest.mark.parametrize("name", DIALECTS_WITH_MESSAGES)
 
 
 def fit(
-    request: dict[str, Any], name: str, ledger: Ledger | None, memo: RequestMemo | None = None
+    request: dict[str, Any],
+    name: str,
+    ledger: Ledger | None,
+    memo: RequestMemo | None = None,
+    *,
+    room: Budget = ROOM,
 ) -> Fitted | LaminaError:
     """A fitted request, or one of the three errors that may come instead."""
     try:
         return fit_request(
-            request, dialect=name, budget=ROOM, ledger=ledger, memo=memo, policy=Policy(breakpoints="keep")
+            request, dialect=name, budget=room, ledger=ledger, memo=memo, policy=Policy(breakpoints="keep")
         )
     except EXPECTED as error:
         return error
@@ -69,12 +74,67 @@ def test_what_leaves_is_valid_continues_what_was_sent_and_owes_nothing_to_a_memo
     play(name, [hostile.request(count) for count in range(1, len(hostile.messages) + 1)])
 
 
-def play(name: str, requests: list[dict[str, Any]], *, records_edits: bool = True) -> None:
+SAID = "Let me look at it."
+WORDS = st.sampled_from([1, 20, 80])
+CALLS = st.lists(st.tuples(st.sampled_from(["same", "same", "one", "two"]), WORDS), max_size=3)
+
+
+def think_aloud(name: str, calls: list[dict[str, Any]], thought: str, number: int) -> list[dict[str, Any]]:
+    """The turn of a model that makes these calls: it thinks, says what it always says, and calls."""
+    sealed = "c2lnbmVk" * 4
+    message = calls[0] if calls else {}
+    match name:
+        case "anthropic":
+            thinking = {"type": "thinking", "thinking": thought, "signature": sealed}
+            blocks = [thinking, {"type": "text", "text": SAID}, *message.get("content", ())]
+            return [{"role": "assistant", "content": blocks}]
+        case "bedrock_converse":
+            reasoning = {"reasoningText": {"text": thought, "signature": sealed}}
+            blocks = [{"reasoningContent": reasoning}, {"text": SAID}, *message.get("content", ())]
+            return [{"role": "assistant", "content": blocks}]
+        case "gemini":
+            parts = [{"text": thought, "thought": True}, {"text": SAID}, *message.get("parts", ())]
+            return [{"role": "model", "parts": parts}]
+        case "openai_responses":
+            summary = [{"type": "summary_text", "text": thought}]
+            item: dict[str, Any] = {"type": "reasoning", "id": f"rs_{number}", "summary": summary}
+            item["encrypted_content"] = sealed
+            content = [{"type": "output_text", "text": SAID, "annotations": []}]
+            said = {"type": "message", "role": "assistant", "id": f"msg_{number}", "content": content}
+            numbered = [{**call, "id": f"fc_{number}_{at}"} for at, call in enumerate(calls)]
+            return [item, said | {"status": "completed"}, *numbered]
+    return [{"role": "assistant", **message, "content": SAID, "reasoning_content": thought}]
+
+
+@pytest.mark.parametrize("name", WIRES)
+@given(st.lists(st.tuples(WORDS, CALLS), min_size=8, max_size=14))
+def test_what_is_said_and_called_again_owes_nothing_to_a_memo_when_reasoning_is_cut(
+    name: str, steps: list[tuple[int, list[tuple[str, int]]]]
+) -> None:
+    """The model says one sentence each time, and its server gives many calls one id."""
+    wire = WIRES[name]
+    turns = [wire.ask("Watch.")]
+    requests = []
+    for number, (thought, calls) in enumerate(steps):
+        made = [Call(id=call_id, arguments={"path": f"{number}.py"}) for call_id, _ in calls]
+        turns += think_aloud(name, wire.call(made) if made else [], "I think. " * thought, number)
+        if calls:
+            turns += wire.answer([Result(id_, text=f"line {number} " * words) for id_, words in calls])
+        else:
+            turns.append(wire.ask(f"Go on {number}."))
+        requests.append(wire.request(list(turns)))
+    play(name, requests, room=Budget(window=1_500, reserve=200))
+
+
+def play(
+    name: str, requests: list[dict[str, Any]], *, records_edits: bool = True, room: Budget = ROOM
+) -> None:
     """Fit requests one after the other, with a memo and without."""
     memo, ledger, same = RequestMemo(), Ledger(), Ledger()
     before: list[tuple[str, bytes]] = []
     for request in requests:
-        fitted, again = fit(request, name, ledger), fit(request, name, same, memo)
+        fitted = fit(request, name, ledger, room=room)
+        again = fit(request, name, same, memo, room=room)
         if isinstance(fitted, LaminaError) or isinstance(again, LaminaError):
             assert str(fitted) == str(again)
             _says_where(fitted)

@@ -6,10 +6,15 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from threading import Event
+from typing import Any
 
 import pytest
+from anyio import to_thread
 
-from lamina.gateway import limits
+from lamina.core import Counter
+from lamina.fitting.request import Fitted, fit_request
+from lamina.gateway import fit_call, limits
 from tests.gateway.growing import chat_request, dump
 from tests.gateway.running import RunningGateway, proxied, run_gateway, settings_for, until
 from tests.gateway.test_wire import BODY, CLOSE, HOST, OK, get, post
@@ -70,6 +75,36 @@ async def test_a_client_that_leaves_while_the_upstream_thinks_cancels_its_reques
         assert await until(lambda: bool(upstream.asked))
         writer.close()
         assert await until(lambda: upstream.left == 1, 5)
+
+
+async def test_a_fit_ends_when_its_client_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread cannot be ended: it would count on for nobody, and four such requests held a gateway up."""
+    counted: list[int] = []
+    has_begun, may_go_on, has_ended = Event(), Event(), Event()
+
+    def count(text: str) -> int:
+        counted.append(len(text))
+        has_begun.set()
+        may_go_on.wait()
+        return len(text) // 4
+
+    def fit_watched(*args: Any, **options: Any) -> Fitted:
+        try:
+            return fit_request(*args, **options)
+        finally:
+            has_ended.set()
+
+    monkeypatch.setattr(fit_call, "fit_request", fit_watched)
+    policy = {"counter": Counter(name="slow", count=count), "budget": 2_000}
+    async with run_stub() as stub, run_gateway(settings_for(stub, upstream=policy)) as gateway:
+        _, writer = await connect(gateway)
+        writer.write(post(body=dump(chat_request(40))))
+        assert await to_thread.run_sync(has_begun.wait, 60)
+        writer.close()
+        assert await until(lambda: bool(gateway.events("client gone")))
+        may_go_on.set()
+        assert await to_thread.run_sync(has_ended.wait, 60)
+    assert len(counted) == 1
 
 
 async def test_an_answer_that_comes_when_the_client_leaves_is_closed() -> None:

@@ -270,18 +270,17 @@ def without_digests(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def find_untouchable(entries: Sequence[Entry], current: frozenset[int]) -> frozenset[int]:
-    """Positions that no cut may touch: system text, what is pinned, the prompt, the last step.
+    """Positions that no cut may touch: system text, what is pinned, digests, the prompt, the last step.
 
-    `current` are those of the prompt and the last step. A digest that stands in the last turn may be written
-    anew, and an attachment of the prompt may be lowered.
+    `current` are those of the prompt and the last step. An attachment of the prompt may be lowered. A digest
+    is written anew, or joined with others, but no order may lower it.
     """
     positions: set[int] = set()
     for at, entry in enumerate(entries):
         is_system_text = entry.role is Role.SYSTEM or entry.layer is Layer.SYSTEM
         # What came with the prompt stands in the layer TURN, and may be lowered.
         is_said_now = at in current and entry.layer in (Layer.PROMPT, Layer.STEPS)
-        must_stand = is_said_now and entry.segment.kind != "digest"
-        if is_system_text or must_stand or entry.segment.pinned:
+        if is_system_text or is_said_now or is_digest(entry) or entry.segment.pinned:
             positions.add(at)
     return frozenset(positions)
 

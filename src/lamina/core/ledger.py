@@ -16,7 +16,6 @@ import msgspec
 
 from lamina.core.digests import lay_folds, map_covered
 from lamina.core.entries import begins_with, index_by_ref, omit, omit_by_ref, pair_calls
-from lamina.core.hashing import stem_of
 from lamina.core.lowering import lower_entry, make_omitted_line
 from lamina.core.references import is_reference_line, lacks_later_copy
 from lamina.core.reminders import find_valid_reminders
@@ -76,8 +75,7 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
     If a client only cut off its history, the lines stay: the segments may come back, and must not rise then.
     """
     logged = frozenset(log)
-    repaired = logged | frozenset(stem_of(ref) for ref in logged)
-    repairs = {name: what for name, what in ledger.repairs.items() if _repaired_ref(name) in repaired}
+    repairs = {name: what for name, what in ledger.repairs.items() if _repaired_ref(name) in logged}
     return msgspec.structs.replace(
         ledger,
         lines=_select(ledger.lines, logged),

@@ -25,7 +25,6 @@ from lamina.caches import rates
 from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.cut_target import find_trigger
 from lamina.core.envelope import Envelope
-from lamina.core.hashing import stem_of
 from lamina.core.ledger import load_ledger
 from lamina.core.memo import BuildMemo, OneRequestMemo
 from lamina.core.values import Budget, Entry, Form, Ledger, RequestHead
@@ -492,8 +491,7 @@ def _is_unchanged(envelope: Envelope, memo: RequestMemo) -> bool:
     rewritten = find_mended_refs(envelope.ledger.repairs)
     if not rewritten:
         return True
-    refs = {entry.ref for entry in envelope.entries}
-    return rewritten.isdisjoint(refs) and rewritten.isdisjoint(map(stem_of, refs))
+    return rewritten.isdisjoint(entry.ref for entry in envelope.entries)
 
 
 def _mark(fit: Fit, envelope: Envelope, request: Request, memo: RequestMemo) -> Marked:

@@ -2,11 +2,17 @@
 
 `fit` uses it before a request is sent, `sent_calls` after the upstream refused one, or when the model
 recalled something. Nobody has to hold a lock meanwhile: whoever fits has the memo to itself.
+
+A thread cannot be ended from outside. So the counter, which is asked all along, ends a fit that nobody waits
+for any more.
 """
 
 from __future__ import annotations
 
-from functools import partial
+import asyncio
+from contextvars import ContextVar
+from functools import lru_cache
+from threading import Event
 from time import monotonic
 from typing import Any
 
@@ -14,17 +20,19 @@ import msgspec
 from anyio import to_thread
 
 from lamina.conversations.record import is_compaction
+from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 from lamina.errors import LaminaError
 from lamina.fitting.request import Fitted, fit_after_passed, fit_request
 from lamina.gateway.calls import FitBasis, OutgoingRequest, UpstreamCall
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
+from lamina.gateway.conversation_index import ConversationIndex, LiveConversation, make_memo
 from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.policies import RequestPolicies
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.store_access import GatewayStore
+from lamina.gateway.stream import ClientGone
 
 
 class CallFitter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -55,16 +63,26 @@ class CallFitter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         memo = conversation.take_memo(is_spliced=call.is_spliced)
         options: dict[str, Any] = {
             "dialect": incoming.dialect,
-            "policy": policy,
             "drop_block": self.policies.may_drop_thinking(incoming),
             "memo": memo,
         }
-        fit = partial(fit_request, call.request, ledger=basis.ledger, usage=basis.usage, **options)
-        if basis.passed is not None:
-            fit = partial(fit_after_passed, call.request, basis.passed, **options)
+
+        def fit() -> Fitted:
+            counter = _watch_client(self.policies.find_counter(incoming))
+            options["policy"] = msgspec.structs.replace(policy, counter=counter)
+            if basis.passed is not None:
+                return fit_after_passed(call.request, basis.passed, **options)
+            return fit_request(call.request, ledger=basis.ledger, usage=basis.usage, **options)
+
         began = monotonic()
+        has_left = Event()
+        _has_left.set(has_left)
         try:
             fitted = await to_thread.run_sync(fit)
+        except asyncio.CancelledError:
+            has_left.set()
+            memo = make_memo()  # the thread has the old one until it notices
+            raise
         except LaminaError as error:
             # The traceback holds the thread's future, and that holds the error. A large body would stay in
             # memory until the garbage collector comes by.
@@ -97,3 +115,26 @@ class CallFitter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             after=cut.after,
         )
         return outgoing
+
+
+_has_left: ContextVar[Event | None] = ContextVar("has_left", default=None)
+"""Whether the client of a fit has left. A thread has the variables of the task that waits for it."""
+
+
+@lru_cache(maxsize=64)
+def _watch_client(counter: Counter) -> Counter:
+    """The counter, which counts nothing more for a client that has left.
+
+    It is the same for all clients: what a memo remembers is remembered for its counter.
+    """
+
+    def count(text: str) -> int:
+        has_left = _has_left.get()
+        if has_left is not None and has_left.is_set():
+            raise ClientGone("while its request was fitted")
+        return counter.count(text)
+
+    quick = counter.quick
+    if quick is not None:
+        quick = _watch_client(quick)
+    return msgspec.structs.replace(counter, count=count, quick=quick)

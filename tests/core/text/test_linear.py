@@ -10,14 +10,17 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 
 import pytest
 
 from lamina import Role, Segment
 from lamina.core import KINDS, Text, ToolCall, ToolResult
 from lamina.core.digests import write_digest
+from lamina.core.passages import PassageIndex, find_questions, is_about, rate_sentences, weigh_terms
 from lamina.core.run_text import ReadSegment, RunText
+from lamina.core.text import rule_words, wish_words
 from lamina.core.text.arguments import shorten_arguments
 from lamina.core.text.characters import is_blank, split_lines, split_words
 from lamina.core.text.excerpts import (
@@ -31,15 +34,20 @@ from lamina.core.text.excerpts import (
 )
 from lamina.core.text.json_text import is_deeper
 from lamina.core.text.outline import outline_with_names
+from lamina.core.text.sentences import split_clauses
+from lamina.core.text.spoken_messages import SpokenMessage
+from lamina.core.text.standing_rules import find_replaced, find_statements, quote_statement, weigh_sentence
 from lamina.core.text.tags import escape_attribute, make_inert, strip_tags
+from lamina.core.text.user_words import SpokenMessages, print_talk
+from lamina.core.values import Ref
 from lamina.core.wording import guard, unguard
 from lamina.dialects.ollama.fields import is_base64
 from lamina.dialects.text.layout import TextTurn, join_turns, split_turns
 from lamina.formats.tagged_context import find_blocks, unescape
 
 SIZE = 6_000
-GROWTH = 9  # between 4, which is linear, and 16, which is quadratic
-ATTEMPTS = 4
+GROWTH = 6  # between 4, which is linear, and 16, which is quadratic
+ATTEMPTS = 6
 TAGS = tuple(sorted({kind.tag for kind in KINDS.values()}))
 
 
@@ -48,8 +56,48 @@ def lay_out(text: str) -> None:
     split_turns(prompt)
 
 
+_numbers = count()
+
+
+def make_new(text: str) -> str:
+    """The text with a beginning of its own: what was read before is remembered."""
+    return f"q{next(_numbers)} {text}"
+
+
+def weigh(text: str) -> None:
+    weigh_sentence(make_new(text))
+
+
+def read_statements(text: str) -> None:
+    for statement in find_statements(make_new(text)):
+        quote_statement(statement.text)
+        list(split_clauses(statement))
+
+
+def replace_rules(text: str) -> None:
+    find_replaced([statement.text for statement in find_statements(make_new(text))])
+
+
+def talk(text: str) -> None:
+    """What a digest quotes of a talk in which both sides say this text."""
+    texts = [("asked", "Do it."), ("asked", make_new(text)), ("replied", make_new(text))]
+    messages = [SpokenMessage(turn, label, said) for turn, (label, said) in enumerate(texts)]
+    print_talk("Earlier conversation.", SpokenMessages(messages), 4_000)
+
+
+def remind(text: str) -> None:
+    """What is quoted of this text for a question that quotes it."""
+    index = PassageIndex()
+    refs = [Ref("short"), Ref("long")]
+    index.add(refs[0], "Who is it?")
+    index.add(refs[1], text)
+    rated = rate_sentences(index, weigh_terms(index, text), refs)
+    is_about(index, rated, text, asks=bool(find_questions(text)))
+
+
 def fold(text: str) -> None:
     """The digest of a session in which everybody says this text."""
+    text = make_new(text)
     parts = Text(text), ToolCall(id="c1", name=text, arguments=text)
     answers = [ToolResult(id="c1", content=(Text(text),), error=error) for error in (False, True)]
     said = [(Role.USER, parts[:1]), (Role.ASSISTANT, parts), *((Role.TOOL, (each,)) for each in answers)]
@@ -59,6 +107,7 @@ def fold(text: str) -> None:
 
 def fold_many(text: str) -> None:
     """The digest of a session with a message for each hundred characters."""
+    text = make_new(text)
     parts = [Text(text[at : at + 100]) for at in range(0, len(text), 100)]
     turns = [ReadSegment(Segment(role=Role.USER, kind="user", parts=(part,))) for part in parts]
     write_digest(RunText(turns), words_limit=2_000, notes_limit=2_000)
@@ -90,6 +139,10 @@ READERS: dict[str, Callable[[str], object]] = {
     "table": lambda text: outline_with_names(text, limit=2_000, name="a.csv"),
     "JSON": lambda text: outline_with_names(text, limit=2_000, name="a.json"),
     "log": lambda text: outline_with_names(text, limit=2_000, name="a.log"),
+    "statements": read_statements,
+    "replaced rules": replace_rules,
+    "talk": talk,
+    "reminder": remind,
     "digest": fold,
     "digest of many messages": fold_many,
     "no name": lambda text: outline_with_names(text, limit=2_000),
@@ -139,7 +192,34 @@ TEXTS = {
     "rows": ("", 'a,"b\n', ""),
     "definitions": ("", "def f(\n", ""),
     "marks": ("a", "\u0301", "b"),
+    "words of an order": ("", "do not ", ""),
+    "what somebody never does": ("they ", "and never ", ""),
+    "words of a condition": ("", "whenever ", ""),
+    "clauses of an order": ("", "and if it does, never ", ""),
+    "what somebody always does": ("", "yo siempre ", ""),
+    "habits without spaces": ("", "我们总是", ""),
+    "rules": ("", "Never x. ", ""),
+    "rules that replace rules": ("", "From now on use tabs. ", ""),
+    "wishes": ("", "I prefer x, ", ""),
+    "quotation marks": ("", "'a", ""),
+    "questions": ("", "Who? ", ""),
 }
+
+
+def list_units() -> Iterator[str]:
+    """Every word by which a sentence is weighed, and those that tell of a habit behind their subject too."""
+    tables: list[Mapping[str, str]] = [rule_words.RULES, rule_words.HABITS, rule_words.SUBJECTS]
+    tables += [rule_words.TOLD_VERBS, {"English": rule_words.ORDERS, "all": rule_words.REPLACING}]
+    for words in wish_words.WISHES.values():
+        tables += [{field: table} for field, table in words._asdict().items() if table]
+    for table in tables:
+        for phrases in table.values():
+            for phrase in phrases.split(" | "):
+                yield f"{phrase.strip('*')} "
+    for language, phrases in {**rule_words.HABITS, "English": rule_words.ORDERS}.items():
+        subject = rule_words.SUBJECTS.get(language, "they").split(" | ")[0]
+        for phrase in phrases.split(" | "):
+            yield f"{subject} {phrase} "
 
 
 def seconds(reader: Callable[[str], object], text: str, *, times: int) -> float:
@@ -167,6 +247,12 @@ def grows_linearly(reader: Callable[[str], object], parts: tuple[str, str, str],
 @pytest.mark.parametrize("name", READERS)
 def test_reading_is_linear_in_a_hostile_text(name: str) -> None:
     assert [text for text, parts in TEXTS.items() if not grows_linearly(READERS[name], parts)] == []
+
+
+def test_weighing_a_sentence_is_linear_whichever_word_of_a_rule_or_a_wish_it_repeats() -> None:
+    units = sorted(set(list_units()))
+    assert len(units) > 3_000
+    assert [unit for unit in units if not grows_linearly(weigh, ("", unit, ""), size=1_000)] == []
 
 
 def test_a_pattern_that_goes_back_is_noticed() -> None:

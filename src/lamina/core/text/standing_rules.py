@@ -9,6 +9,7 @@ is kept costs a line, one that is missed is lost without anybody's knowing.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence, Sized
 from functools import cache
 from hashlib import sha256
@@ -71,6 +72,8 @@ LONGEST_HINT = 120
 LONGEST_STATEMENT, LONGEST_WISH = 400, 240
 """Characters of one rule, and of one wish, that are kept. Of a longer one, the part around its word is."""
 
+MOST_IN_FORCE = 200
+"""Rules before a later one that it may replace. Each is compared, and one message may have thousands."""
 
 MOST_REMEMBERED = 20_000
 """Sentences whose weight is remembered. Every cut reads all that the user ever said."""
@@ -285,32 +288,50 @@ def _sets_rule(folded: str) -> bool:
     for place in rule_words.rules().find_all(folded):
         if not _DEMANDS.match(folded, place):
             return True
-        word_before = "".join(split_words(folded[:place])[-1:]).strip(",;:")
+        word_before = "".join(split_words(_read_before(folded, place))[-1:]).strip(",;:")
         is_subordinate = word_before in rule_words.ASKED_BEFORE
         if not is_subordinate and not _ONLY_TOLD.match(folded, place + len("you ")):
             return True
-    return any(not _only_tells(folded, place) for place in rule_words.habits().find_all(folded))
+    return _sets_habit(folded)
 
 
-def _only_tells(folded: str, place: int) -> bool:
-    """Whether the clause around a word such as `siempre` tells what somebody does.
+def _read_before(folded: str, place: int, start: int = 0) -> str:
+    """What stands before a place, as far as a quotation would show it.
+
+    Each word of a sentence may be one of a rule. To read the whole sentence for each takes 16 times as long
+    if it is four times as long.
+    """
+    return folded[max(start, place - LONGEST_STATEMENT) : place]
+
+
+def _sets_habit(folded: str) -> bool:
+    """Whether a word such as `siempre` stands in a clause that does not tell what somebody does.
 
     `Siempre he vivido aquí` tells, and `usa siempre tabuladores` gives a rule.
     """
-    start = 0
-    end = len(folded)
-    for match in _CLAUSE_END.finditer(folded):
-        if match.end() <= place:
-            start = match.end()
-        elif match.start() > place:
-            end = match.end()  # with the mark: in Japanese a verb right before it tells
-            break
-    if rule_words.told_verbs().find(folded[start:end]) is not None:
-        return True
-    before = folded[start:place]
-    if UNSPACED.search(before[-1:]):
-        before = before[-_NEAR:]
-    return rule_words.subjects().find(before) is not None
+    places = list(rule_words.habits().find_all(folded))
+    if not places:
+        return False
+    told_verbs = sorted(rule_words.told_verbs().find_all(folded))
+    subjects = sorted(rule_words.subjects().find_all(folded))
+    # A clause has the mark at its end: in Japanese a verb right before it tells.
+    bounds = [0, *(match.end() for match in _CLAUSE_END.finditer(folded)), len(folded) + 1]
+    for place in places:
+        clause = bisect_right(bounds, place)
+        start = bounds[clause - 1]
+        if _has_place(told_verbs, start, bounds[clause]):
+            continue
+        if UNSPACED.search(folded[start:place][-1:]):
+            start = max(start, place - _NEAR)
+        if not _has_place(subjects, start, place):
+            return True
+    return False
+
+
+def _has_place(places: Sequence[int], start: int, end: int) -> bool:
+    """Whether one of these places, which are in order, is from `start` on and before `end`."""
+    at = bisect_left(places, start)
+    return at < len(places) and places[at] < end
 
 
 def _gives_order(folded: str) -> bool:
@@ -318,31 +339,43 @@ def _gives_order(folded: str) -> bool:
 
     `and never touch vendor/` is one. `I never eat meat` and `that it always rains` only tell.
     """
-    return any(_is_order(folded, place) for place in rule_words.orders().find_all(folded))
+    places = list(rule_words.orders().find_all(folded))
+    if not places:
+        return False
+    starts = [0, *(match.end() for match in _CLAUSE_START.finditer(folded))]
+    first_words = [word for clause in _CLAUSE_START.split(folded) for word in split_words(clause)[:1]]
+    has_verb = not rule_words.VERBS.isdisjoint(first_words)
+    for place in places:
+        start = starts[bisect_right(starts, place) - 1]
+        if _is_order(folded, place, start, has_verb=has_verb):
+            return True
+    return False
 
 
-def _is_order(folded: str, place: int) -> bool:
-    """Whether the word of an order at this place gives one.
+def _is_order(folded: str, place: int, start: int, *, has_verb: bool) -> bool:
+    """Whether the word of an order at this place gives one. Its clause begins at `start`.
 
     It begins its clause (`Always use tabs`), or a verb does (`use tabs always`), or something is demanded
-    (`files should never be empty`).
+    (`files should never be empty`). `has_verb`: some clause of the sentence begins with a verb.
     """
     if _ONLY_TOLD.match(folded, place):
         return False
     order = rule_words.orders().read(folded, place)
     if order in rule_words.CONDITIONS:
         # `Whenever you finish, run the tests`: the order stands in a clause of its own.
-        clauses = [folded[place + len(order) :], *_CLAUSE_START.split(folded)]
-        first_words = [word for clause in clauses for word in split_words(clause)[:1]]
-        return not rule_words.VERBS.isdisjoint(first_words)
-    words_before = split_words(_CLAUSE_START.split(folded[:place])[-1])
+        after = place + len(order)
+        next_words = split_words(folded[after : after + LONGEST_STATEMENT])
+        return has_verb or not rule_words.VERBS.isdisjoint(next_words[:1])
+    words_before = split_words(_read_before(folded, place, start))
     tells_of_others = not rule_words.OTHERS.isdisjoint(words_before)
     if order.startswith("must"):
         # Something must come before it, and `it is a must` demands nothing.
         return words_before[-1:] not in ([], ["a"]) and not tells_of_others
     if rule_words.LEADS.issuperset(words_before):
         # `They help us and always smile`: the first clause says of whom it is told.
-        return split_words(folded)[0] not in rule_words.OTHERS or not _AND_BEFORE.search(folded[:place])
+        first_words = split_words(folded[:LONGEST_STATEMENT])[:1]
+        tells = not rule_words.OTHERS.isdisjoint(first_words)
+        return not tells or not _AND_BEFORE.search(_read_before(folded, place))
     if words_before[-1] in rule_words.MODALS and not tells_of_others:
         return True
     return words_before[0] in rule_words.VERBS
@@ -385,26 +418,28 @@ def find_replaced(rules: Sequence[str]) -> dict[str, str]:
     words of the shorter one are in both, without those that only say that it is a rule. `From now on answer
     in American English` replaces `Always answer in British English`.
     """
-    topics = [_find_topic(rule) for rule in rules]
+    # A message may give one rule a thousand times, and a digest is written several times.
+    find_topic, find_words, replaces = cache(_find_topic), cache(_find_words), cache(_replaces)
     replaced: dict[str, str] = {}
     for at, later in enumerate(rules):
-        if rule_words.replacing().find(_normalise(later)) is None:
+        if not replaces(later):
             continue
-        for earlier, topic in zip(rules[:at], topics, strict=False):
-            shorter = min(len(topic), len(topics[at]))
-            is_about_same = 0 < shorter <= 2 * len(topic & topics[at])
-            if is_about_same and not _says_the_same(earlier, later):
+        for earlier in rules[max(0, at - MOST_IN_FORCE) : at]:
+            shorter = min(len(find_topic(earlier)), len(find_topic(later)))
+            is_about_same = 0 < shorter <= 2 * len(find_topic(earlier) & find_topic(later))
+            # A rule that is given again in the same words replaces nothing.
+            if is_about_same and find_words(earlier) != find_words(later):
                 replaced[earlier] = later
     return replaced
 
 
-def _says_the_same(one: str, other: str) -> bool:
-    """Whether two rules have the same words: a rule that is given again replaces nothing."""
-    replacing = rule_words.replacing()
-    words = _words()
-    first = frozenset(words.findall(replacing.remove(_normalise(one))))
-    second = frozenset(words.findall(replacing.remove(_normalise(other))))
-    return first == second
+def _replaces(rule: str) -> bool:
+    return rule_words.replacing().find(_normalise(rule)) is not None
+
+
+def _find_words(rule: str) -> frozenset[str]:
+    """The words of a rule, without those that say that something changes."""
+    return frozenset(_words().findall(rule_words.replacing().remove(_normalise(rule))))
 
 
 def is_agreement(text: str) -> bool:

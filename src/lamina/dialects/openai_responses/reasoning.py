@@ -7,13 +7,11 @@ its id, in this request and in every later one. Nothing is written here: `render
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Sequence
 
 import msgspec
 
 from lamina.core.envelope import Envelope
-from lamina.core.hashing import stem_of
 from lamina.core.values import Entry, Form, Ref, Role, Thinking
 from lamina.dialects.openai_responses.items import to_item
 from lamina.dialects.openai_responses.parts import NAME
@@ -71,7 +69,7 @@ def lasting(envelope: Envelope, start: int) -> dict[Ref, str]:
         entry = new_entries[position]
         item = to_item(find_origin(entry, NAME).message)
         if entry.form is not Form.OMITTED and "id" in item:
-            lines[Ref(f"{stem_of(entry.ref)}{ON_THE_WIRE}")] = WITHOUT_ID
+            lines[Ref(f"{entry.ref}{ON_THE_WIRE}")] = WITHOUT_ID
     return lines
 
 
@@ -95,13 +93,8 @@ class _Planner:
     """
 
     def __init__(self, entries: Sequence[Entry], repairs: Container[str]) -> None:
-        """Look at all entries once: which items are sent, and which are there more than once.
-
-        The ledger names items by content, so of equal items nobody can say which one lost its id.
-        """
         self.repairs = repairs
         self.sent_items = {read_item_key(entry) for entry in entries if entry.form is not Form.OMITTED}
-        self.stem_counts = Counter(stem_of(entry.ref) for entry in entries if not entry.segment.is_own)
         self.dropped: set[int] = set()
         self.without_id: set[int] = set()
         self.pending: list[int] = []
@@ -147,9 +140,5 @@ class _Planner:
             self.dropped.update(self.pending)
             self.is_lost = True
         self.pending = []
-        stem = stem_of(entry.ref)
-        # The ledger names an item by its content. A call that is made again has the content of the first,
-        # and keeps the id that was sent.
-        lost_id_before = self.stem_counts[stem] == 1 and f"{stem}{ON_THE_WIRE}" in self.repairs
-        if self.is_lost or lost_id_before:
+        if self.is_lost or f"{entry.ref}{ON_THE_WIRE}" in self.repairs:
             self.without_id.add(position)

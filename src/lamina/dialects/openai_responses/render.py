@@ -58,7 +58,7 @@ from lamina.dialects.openai_responses.parts import (
     render_part,
     replace_output_text,
 )
-from lamina.dialects.openai_responses.reasoning import WITHOUT_ID, ItemKey, plan_reasoning, read_item_key
+from lamina.dialects.openai_responses.reasoning import ItemKey, plan_reasoning, read_item_key
 from lamina.dialects.origins import (
     NO_ORIGIN,
     find_origin,
@@ -108,9 +108,6 @@ class _ResponsesWriter:
         self._items = ItemWriter(envelope.head)
 
     def save(self) -> Any:
-        """What was written, unless items have lost their ids: a later item may be equal to one of them."""
-        if WITHOUT_ID in self._repairs.values():
-            return None
         return list(self.instructions), self._items.copy_past()
 
     def restore(self, saved: Any) -> None:
