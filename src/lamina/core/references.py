@@ -16,7 +16,7 @@ from lamina.core.entries import IN_FULL, identify_attachment, is_attachment, may
 from lamina.core.kinds import Kinds
 from lamina.core.lowering import lower_entry, make_line, replace_parts
 from lamina.core.scale import Scale
-from lamina.core.values import Digest, Entry, Form, Ledger, LedgerLine, Ref
+from lamina.core.values import Digest, Entry, Form, Layer, Ledger, LedgerLine, Ref
 from lamina.core.wording import Wording
 
 SHORT_REFERENCE = 1
@@ -27,6 +27,9 @@ SAME_CONTENT = "same content as "
 
 SAME_IN_LIBRARY = "stands in the library as "
 """Why an attachment is not sent where it came, in the hoisted layout. The ref of the one there follows."""
+
+SENT_AGAIN = "sent again: a cut left its handle in the library"
+"""Why an attachment of the last turn is sent although the library has its name."""
 
 ATTACHED_AGAIN = "attached again later as "
 """Why an older appearance was lowered when the full form moved to a newer one, whose ref follows."""
@@ -55,6 +58,11 @@ class ReferredLog(msgspec.Struct, frozen=True, kw_only=True):
 def is_reference(entry: Entry, kinds: Kinds) -> bool:
     """Whether an entry refers to equal content above it, or is left out because even that would be longer."""
     return entry.why.startswith(SAME_CONTENT) and is_attachment(entry, kinds)
+
+
+def is_named_in_library(entry: Entry) -> bool:
+    """Whether an attachment of the last turn is not sent, since its words stand in the library."""
+    return entry.layer is Layer.TURN and entry.why.startswith(SAME_IN_LIBRARY)
 
 
 def is_reference_line(line: LedgerLine) -> bool:
@@ -173,15 +181,25 @@ def lower_to_reference(entry: Entry, why: str, *, wording: Wording, limit: int =
 
 
 def find_lost_references(entries: Sequence[Entry], kinds: Kinds) -> list[Entry]:
-    """References whose copy is not sent in full above them, or is not the newest of its name."""
+    """References whose copy is not sent in full above them, or is not the newest of its name.
+
+    In the library, a copy may be shortened.
+    """
     copies: dict[str, FullCopy] = {}
+    in_library: set[Digest] = set()
     lost: list[Entry] = []
     for entry in entries:
         if not is_attachment(entry, kinds):
             continue
-        if is_reference(entry, kinds):
+        identity = identify_attachment(entry)
+        if entry.layer is Layer.LIBRARY and entry.form >= Form.COMPACT:
+            in_library.add(identity)
+        if is_named_in_library(entry):
+            if identity not in in_library:
+                lost.append(entry)
+        elif is_reference(entry, kinds):
             copy = copies.get(name_attachment(entry))
-            if copy is None or copy.identity != identify_attachment(entry):
+            if copy is None or copy.identity != identity:
                 lost.append(entry)
         else:
             note_copy(entry, copies)

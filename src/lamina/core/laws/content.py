@@ -26,10 +26,9 @@ from lamina.core.laws.case import (
     is_unrecoverable,
     list_logged_refs,
 )
-from lamina.core.library import is_named_in_library
 from lamina.core.passages import SHORT_MESSAGE
 from lamina.core.recall import identify_segments, index_by_name
-from lamina.core.references import is_reference
+from lamina.core.references import is_named_in_library, is_reference
 from lamina.core.text.characters import split_words
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.sentences import split_sentences
