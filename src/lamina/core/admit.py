@@ -48,13 +48,15 @@ def admit(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draf
     if context.binds_thinking:
         admitted = _omit_unbound_thinking(admitted, context)
     admitted = _fit_new(admitted, start, limits, context)
-    if context.options.layout.library == "hoisted":
-        # What the library has no room for is sent in its turn, as far as it fits there.
-        while lost := _find_lost(admitted, context, in_library=True):
-            admitted = _fit_new(move_full_forms(admitted, lost, context), start, limits, context)
     if admitted.entries is draft.entries:
         return admitted
-    return _weigh_again(_lower_lost_references(admitted, context), context)
+    lost = find_lost_references(admitted.entries, context.kinds)
+    # What the library has no room for is sent in its turn, as far as it fits there.
+    while named := list(filter(is_named_in_library, lost)):
+        moved = move_full_forms(msgspec.structs.replace(admitted, notes=draft.notes), named, context)
+        admitted = _fit_new(moved, start, limits, context)
+        lost = find_lost_references(admitted.entries, context.kinds)
+    return _weigh_again(_lower_references(admitted, lost, context), context)
 
 
 def _fit_new(draft: Draft, start: int, limits: CutLimits | None, context: BuildContext) -> Draft:
@@ -67,26 +69,13 @@ def _fit_new(draft: Draft, start: int, limits: CutLimits | None, context: BuildC
     return draft
 
 
-def _find_lost(draft: Draft, context: BuildContext, *, in_library: bool) -> list[Entry]:
-    """References to what stands in full no more: in the library, or else above them."""
-    lost = find_lost_references(draft.entries, context.kinds)
-    return [entry for entry in lost if is_named_in_library(entry) is in_library]
-
-
-def _lower_lost_references(draft: Draft, context: BuildContext) -> Draft:
+def _lower_references(draft: Draft, lost: Sequence[Entry], context: BuildContext) -> Draft:
     """References to what has just entered lowered, by their handles: nothing stands in full above them."""
-    lost = frozenset(entry.ref for entry in _find_lost(draft, context, in_library=False))
     if not lost:
         return draft
-    entries: list[Entry] = []
-    lines = dict(draft.lines)
-    for entry in draft.entries:
-        if entry.ref not in lost:
-            entries.append(entry)
-            continue
-        stub = lower_to_stub(entry, SHORTENED_ABOVE, wording=context.wording, scale=context.scale)
-        entries.append(stub)
-        lines[entry.ref] = make_line(stub)
+    stubs = {entry.ref: lower_to_stub(entry, SHORTENED_ABOVE, context) for entry in lost}
+    entries = [stubs.get(entry.ref, entry) for entry in draft.entries]
+    lines = draft.lines | {ref: make_line(stub) for ref, stub in stubs.items()}
     return msgspec.structs.replace(draft, entries=entries, lines=lines)
 
 

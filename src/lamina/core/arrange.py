@@ -347,9 +347,7 @@ def _extend_front(
     copies = dict(front.copies)
     referred = ReferredLog(entries=entries)
     if find_attachments(entries, context.kinds):
-        referred = refer_to_earlier(
-            entries, ledger, copies, kinds=context.kinds, wording=context.wording, scale=context.scale
-        )
+        referred = refer_to_earlier(entries, ledger, copies, context)
     last_sent = find_last_sent(stream)
     weighed = weigh_entries(referred.entries, context.scale, prefix=front.prefix, last_sent=last_sent)
     open_at = find_open_turn(weighed, front.position.turn)

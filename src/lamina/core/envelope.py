@@ -181,19 +181,19 @@ def _find_cut(draft: Draft, envelope: Envelope, change: str) -> Cut | None:
     """
     if not change:
         return draft.cut
-    if draft.cut is not None and (draft.cut.reason.startswith(change) or _cuts_earlier(draft, change)):
+    if draft.cut is not None and (
+        draft.cut.reason.startswith(change) or _cuts_earlier(draft.cut, draft, change)
+    ):
         return draft.cut
     if draft.cut is not None:
         return msgspec.structs.replace(draft.cut, reason=change)
     return Cut(number=len(draft.ledger.cuts) + 1, reason=change, after=envelope.tokens)
 
 
-def _cuts_earlier(draft: Draft, change: str) -> bool:
+def _cuts_earlier(cut: Cut, draft: Draft, change: str) -> bool:
     """Whether the cut changed bytes before those that a turn took with it when it was over."""
-    if change != TURN_SCOPED or draft.cut is None:
-        return False
-    turn_before = find_last_turn(draft.entries) - 1
-    return any(entry.ref == draft.cut.first and entry.turn < turn_before for entry in draft.entries)
+    first = [entry for entry in draft.entries if entry.ref == cut.first]
+    return change == TURN_SCOPED and any(entry.turn < find_last_turn(draft.entries) - 1 for entry in first)
 
 
 def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, context: BuildContext) -> Ledger:

@@ -169,7 +169,7 @@ def lay_lists(entries: Iterable[Entry], turn: int, context: BuildContext) -> lis
     for entry in result:
         questions += entry.layer is Layer.PROMPT
         if entry.turn == turn and is_named_in_library(entry):
-            by_question.setdefault(questions, []).append(raise_to_full(entry, wording=context.wording))
+            by_question.setdefault(questions, []).append(raise_to_full(entry, context))
     for named in by_question.values():
         names = _make_list_of_names(named)
         if context.scale.body(names) < sum(context.scale.body(entry) for entry in named):
@@ -180,10 +180,7 @@ def lay_lists(entries: Iterable[Entry], turn: int, context: BuildContext) -> lis
 def _make_list_of_names(entries: Sequence[Entry]) -> Entry:
     """One line of lamina's own that names these attachments, in the message of the first."""
     first = entries[0]
-    names: list[str] = []
-    for entry in entries:
-        name = name_of(entry.segment) or entry.segment.key
-        names.append(f"- {escape_attribute(name)}")
+    names = [f"- {escape_attribute(name_of(entry.segment) or entry.segment.key)}" for entry in entries]
     segment = Segment(
         role=first.role,
         kind="user",

@@ -55,14 +55,14 @@ def move_full_forms(draft: Draft, lost: Sequence[Entry], context: BuildContext) 
         if not _is_shown(entry, kinds) or identify_attachment(entry) not in identities:
             continue
         newer = newest[name_attachment(entry)]
-        if newer is entry and _refers(entry, kinds):
+        if newer is entry and is_reference(entry, kinds):
             why = SENT_AGAIN if is_named_in_library(entry) else IN_FULL
-            entries[at] = raise_to_full(entry, why, wording=context.wording)
+            entries[at] = raise_to_full(entry, context, why)
             lines.pop(entry.ref, None)
             raised.add(entry.ref)
-        elif _refers(entry, kinds) or _gives_full_form(entry, newer):
+        elif is_reference(entry, kinds) or _gives_full_form(entry, newer):
             why = f"{ATTACHED_AGAIN}{newer.ref}"
-            entries[at] = lower_to_stub(entry, why, wording=context.wording, scale=context.scale)
+            entries[at] = lower_to_stub(entry, why, context)
             line_cut = 0 if at in current else len(draft.ledger.cuts) + 1
             lines[entry.ref] = make_line(entries[at], cut=line_cut)
     if context.options.layout.library == "hoisted":
@@ -77,15 +77,11 @@ def move_full_forms(draft: Draft, lost: Sequence[Entry], context: BuildContext) 
     )
 
 
-def _refers(entry: Entry, kinds: Kinds) -> bool:
-    return is_reference(entry, kinds) or is_named_in_library(entry)
-
-
 def _is_shown(entry: Entry, kinds: Kinds) -> bool:
     """Whether an attachment is sent, or is a reference that is left out for its length."""
     if not is_attachment(entry, kinds):
         return False
-    return entry.form is not Form.OMITTED or _refers(entry, kinds)
+    return entry.form is not Form.OMITTED or is_reference(entry, kinds)
 
 
 def _gives_full_form(entry: Entry, newer: Entry) -> bool:

@@ -198,7 +198,7 @@ def _check_references(attachments: Iterable[Entry], case: Case) -> Iterator[str]
         identity = identify_attachment(entry)
         is_known = in_full.get(name) == identity
         if is_reference(entry, case.kinds):
-            if not is_known:
+            if not is_known and not is_named_in_library(entry):
                 yield f"{entry.ref} refers to what is not sent in full above it"
         elif entry.form is Form.FULL:
             if is_known and name not in changed and not may_repeat(entry):
