@@ -139,9 +139,10 @@ class Walk:
 
     async def answer(self, dice: Random, number: int) -> None:
         dialect = self.setting.dialect
-        call = f"call{number}" if dice.random() < 0.3 and dialect != "text" else ""
+        name = f"{number}_{len(self.session.log)}"
+        call = f"call{name}" if dice.random() < 0.3 and dialect != "text" else ""
         size = self.session.envelope.tokens if self.session.envelope else 100
-        said = f"Answer {number} " + "said " * dice.randint(1, 60)
+        said = f"Answer {name} " + "said " * dice.randint(1, 60)
         recorded = await self.session.record(answer(dialect, said, call=call, read=size))
         if recorded.calls:
             await self.session.results(
