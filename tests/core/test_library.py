@@ -27,7 +27,7 @@ from lamina.core.epochs import LIBRARY_GREW, TURN_SCOPED
 from lamina.core.hashing import handle
 from lamina.core.history_window import LastN
 from lamina.core.laws import Case
-from lamina.core.library import SENT_AGAIN
+from lamina.core.references import SENT_AGAIN
 from lamina.core.turns import ATTACHED_TWICE
 from lamina.core.values import Digest, LedgerLine
 from lamina.core.wording import WordingPlace
@@ -369,7 +369,7 @@ def test_every_segment_of_the_walkthrough_is_one_entry_with_a_reason() -> None:
     gone = [e for e in mine if e.form is Form.OMITTED]
     assert [e.why for e in gone] == [
         f"stands in the library as {mine[1].ref}",
-        "stands in the library, named in the list",
+        f"stands in the library as {mine[1].ref}",
     ]
 
 

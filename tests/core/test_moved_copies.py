@@ -5,7 +5,6 @@ from __future__ import annotations
 from lamina import BuildMemo, Form, Ledger, Options, RequestHead
 from lamina.core import CHARS4
 from lamina.core.arrange import draft_log
-from lamina.core.entries import identify_attachment
 from lamina.core.moved_copies import move_full_forms
 from lamina.core.options import BuildContext
 from lamina.core.scale import make_scale
@@ -29,8 +28,7 @@ def test_the_newest_reference_gets_the_full_form_and_other_content_stays() -> No
         find_passages=memo.passages_for,
     )
     draft = draft_log(log, context)
-    lost = frozenset({identify_attachment(draft.entries[1])})
-    moved = move_full_forms(draft, lost, context)
+    moved = move_full_forms(draft, draft.entries[1:2], context)
     spec = [entry.form for entry in moved.entries if entry.segment.key == "spec.md"]
     others = [entry.form for entry in moved.entries if entry.segment.key == "other.md"]
     assert [form is Form.FULL for form in spec] == [False, False, True]

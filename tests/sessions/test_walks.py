@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Literal, NamedTuple
 
@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina.core import Cap, Layout, Move, OrderView, audit, text_of
+from lamina.core import Cap, Layout, Move, OrderView, admit, audit, cut, library, text_of
 from lamina.core.envelope import Envelope
 from lamina.core.laws import Case
 from lamina.core.orders import Batch, goes_last
 from lamina.core.values import Budget, Form, Layer
 from lamina.dialects import DIALECTS
-from lamina.errors import BudgetExceeded
+from lamina.errors import BudgetExceeded, LawBroken
 from lamina.segments import clock, note, selected_text, summary
 from lamina.sessions import LastN, Session
 from lamina.stores import MemoryStore
@@ -109,7 +109,7 @@ class Walk:
             await session.rewind(-1)
         elif roll < 0.1 and session.turns and not session.pending:
             await session.regenerate()
-        elif roll < 0.15 and len(session.log) > 4:
+        elif roll < 0.15 and len(session.log) > 4 and not session.pending:
             covered = [segment.key for segment in session.log[1:4] if segment.key]
             await session.add(summary(f"summary {number}", covers=[*covered, "nothing"]))
         elif session.pending and roll < 0.9:
@@ -139,9 +139,10 @@ class Walk:
 
     async def answer(self, dice: Random, number: int) -> None:
         dialect = self.setting.dialect
-        call = f"call{number}" if dice.random() < 0.3 and dialect != "text" else ""
+        name = f"{number}_{len(self.session.log)}"
+        call = f"call{name}" if dice.random() < 0.3 and dialect != "text" else ""
         size = self.session.envelope.tokens if self.session.envelope else 100
-        said = f"Answer {number} " + "said " * dice.randint(1, 60)
+        said = f"Answer {name} " + "said " * dice.randint(1, 60)
         recorded = await self.session.record(answer(dialect, said, call=call, read=size))
         if recorded.calls:
             await self.session.results(
@@ -168,11 +169,11 @@ class Walk:
         )
         self.before = envelope
         assert DIALECTS[self.setting.dialect].wire.check(json.loads(wire(request))) == []
-        library = {entry.segment.key for entry in envelope.sent if entry.layer is Layer.LIBRARY}
+        shelf = {entry.segment.key for entry in envelope.sent if entry.layer is Layer.LIBRARY}
         for entry in envelope.sent:
             said = text_of(entry.parts)
             if said.startswith("Context attached to this message:"):
-                assert set(LISTED.findall(said)) <= library
+                assert set(LISTED.findall(said)) <= shelf
         async with opened(self.store, **self.setting.functions()) as again:
             assert wire(await again.request()) == wire(request)
             assert again.ledger.cuts == session.ledger.cuts
@@ -196,3 +197,49 @@ def test_every_request_of_a_walk_keeps_the_laws_and_is_the_same_after_opening(
     numbers: list[int], setting: Setting
 ) -> None:
     anyio.run(walk, numbers, setting)
+
+
+@pytest.mark.thorough
+@settings(max_examples=1_000)
+@given(walks, settings_of_walks)
+def test_that_holds_of_a_thousand_walks(numbers: list[int], setting: Setting) -> None:
+    anyio.run(walk, numbers, setting)
+
+
+def a_library_that_reads_no_reference(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(library, "is_reference_line", lambda _line: False)
+
+
+def a_list_of_what_was_lowered(patch: pytest.MonkeyPatch) -> None:
+    for module in (admit, cut):
+        patch.setattr(module, "find_lost_references", lambda *_args: [])
+
+
+def a_cut_at_each_opening(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cut, "is_sent_again", lambda *_args: False)
+
+
+HOISTED = Setting(Layout(library="hoisted"), 1_200, None, ordered=False, dialect="openai_chat")
+IN_A_WINDOW = Setting(Layout(), 1_200, LastN(3, slack=0), ordered=False, dialect="openai_chat")
+
+
+@pytest.mark.parametrize(
+    ("bug", "setting"),
+    [
+        (a_library_that_reads_no_reference, HOISTED),
+        (a_list_of_what_was_lowered, HOISTED),
+        (a_cut_at_each_opening, IN_A_WINDOW),
+    ],
+)
+def test_the_walks_kill_the_bug(
+    bug: Callable[[pytest.MonkeyPatch], None], setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+
+    def search() -> None:
+        for seed in range(60):
+            dice = Random(seed)  # noqa: S311
+            anyio.run(walk, [dice.randrange(100_000) for _ in range(24)], setting)
+
+    with pytest.raises((AssertionError, LawBroken)):
+        search()

@@ -19,11 +19,11 @@ from lamina.core.epochs import find_first_new, prefix_at
 from lamina.core.kinds import Kinds, priority, recoverable
 from lamina.core.layout import Cap
 from lamina.core.lowering import CHARACTERS_PER_TOKEN, compact_entry, lower_entry, make_line
-from lamina.core.moved_copies import find_lost_names, send_again
+from lamina.core.moved_copies import move_full_forms
 from lamina.core.options import BuildContext
-from lamina.core.references import find_lost_references, lower_to_stub
+from lamina.core.references import find_lost_references, is_named_in_library, lower_to_stub
 from lamina.core.scale import weigh_entries
-from lamina.core.values import Digest, Entry, Form, Segment, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Segment, ToolCall, ToolResult
 
 HISTORY_PART = 4
 """One part in this many of the room is kept for what is left of the history beside new results."""
@@ -48,13 +48,15 @@ def admit(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draf
     if context.binds_thinking:
         admitted = _omit_unbound_thinking(admitted, context)
     admitted = _fit_new(admitted, start, limits, context)
-    while lost_names := _find_lost_names(admitted, context):
-        # What the library has no room for is sent in its turn, as far as it fits there.
-        sent_again = send_again(admitted, lost_names, context, cut=0)
-        admitted = _fit_new(sent_again, start, limits, context)
     if admitted.entries is draft.entries:
         return admitted
-    return _weigh_again(_lower_lost_references(admitted, context), context)
+    lost = find_lost_references(admitted.entries, context.kinds)
+    # What the library has no room for is sent in its turn, as far as it fits there.
+    while named := list(filter(is_named_in_library, lost)):
+        moved = move_full_forms(msgspec.structs.replace(admitted, notes=draft.notes), named, context)
+        admitted = _fit_new(moved, start, limits, context)
+        lost = find_lost_references(admitted.entries, context.kinds)
+    return _weigh_again(_lower_references(admitted, lost, context), context)
 
 
 def _fit_new(draft: Draft, start: int, limits: CutLimits | None, context: BuildContext) -> Draft:
@@ -67,26 +69,13 @@ def _fit_new(draft: Draft, start: int, limits: CutLimits | None, context: BuildC
     return draft
 
 
-def _find_lost_names(draft: Draft, context: BuildContext) -> frozenset[Digest]:
-    if context.options.layout.library != "hoisted":
-        return frozenset()
-    return find_lost_names(draft.entries)
-
-
-def _lower_lost_references(draft: Draft, context: BuildContext) -> Draft:
+def _lower_references(draft: Draft, lost: Sequence[Entry], context: BuildContext) -> Draft:
     """References to what has just entered lowered, by their handles: nothing stands in full above them."""
-    lost = frozenset(entry.ref for entry in find_lost_references(draft.entries, context.kinds))
     if not lost:
         return draft
-    entries: list[Entry] = []
-    lines = dict(draft.lines)
-    for entry in draft.entries:
-        if entry.ref not in lost:
-            entries.append(entry)
-            continue
-        stub = lower_to_stub(entry, SHORTENED_ABOVE, wording=context.wording, scale=context.scale)
-        entries.append(stub)
-        lines[entry.ref] = make_line(stub)
+    stubs = {entry.ref: lower_to_stub(entry, SHORTENED_ABOVE, context) for entry in lost}
+    entries = [stubs.get(entry.ref, entry) for entry in draft.entries]
+    lines = draft.lines | {ref: make_line(stub) for ref, stub in stubs.items()}
     return msgspec.structs.replace(draft, entries=entries, lines=lines)
 
 

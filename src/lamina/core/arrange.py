@@ -89,18 +89,20 @@ def arrange_log(repaired: RepairedLog, context: BuildContext) -> Draft:
         repaired = repair_log(repaired.log, context)
         pieces = _place_pieces(repaired, context)
     pieces = omit_leaving(pieces, context)
-    placed = _hoist(_word_pieces(pieces, repaired, context), pieces, repaired, context)
+    entries = _word_pieces(pieces, repaired, context)
+    placed = ReferredLog(entries=entries)
+    if context.options.layout.library == "hoisted":
+        with context.phase("library"):
+            placed = hoist_attachments(entries, pieces.after_second.turn, repaired.ledger, context)
     applied = Applied(entries=placed.entries, ledger=without_lines(repaired.ledger, placed.ended))
-    if applied.ledger.lines or applied.ledger.folds:
+    if repaired.ledger.lines or repaired.ledger.folds:
         applied = apply_ledger(
             placed.entries, applied.ledger, wording=context.wording, with_folds=repaired.checkpoint is None
         )
     if repaired.ledger.reminders:
         applied = _lay_reminders(applied, repaired, context)
-    draft = _join_pieces(pieces, applied, repaired, context)
-    if not placed.lines:
-        return draft
-    return msgspec.structs.replace(draft, lines=placed.lines | draft.lines)
+    applied = msgspec.structs.replace(applied, followed=applied.followed | placed.lines)
+    return _join_pieces(pieces, applied, repaired, context)
 
 
 def _lay_reminders(applied: Applied, repaired: RepairedLog, context: BuildContext) -> Applied:
@@ -240,22 +242,6 @@ def _word_pieces(pieces: Pieces, repaired: RepairedLog, context: BuildContext) -
     return entries
 
 
-def _hoist(entries: list[Entry], pieces: Pieces, repaired: RepairedLog, context: BuildContext) -> ReferredLog:
-    """The entries with those of the library in their place, if the layout has one."""
-    if context.options.layout.library != "hoisted":
-        return ReferredLog(entries=entries)
-    with context.phase("library"):
-        return hoist_attachments(
-            entries,
-            pieces.after_second.turn,
-            repaired.ledger,
-            layout=context.options.layout,
-            kinds=context.kinds,
-            wording=context.wording,
-            scale=context.scale,
-        )
-
-
 def _omit_earlier_results(entries: Iterable[Entry], turn: int) -> list[Entry]:
     """The entries without what tool loops of turns before `turn` asked for and fetched."""
     result: list[Entry] = []
@@ -361,9 +347,7 @@ def _extend_front(
     copies = dict(front.copies)
     referred = ReferredLog(entries=entries)
     if find_attachments(entries, context.kinds):
-        referred = refer_to_earlier(
-            entries, ledger, copies, kinds=context.kinds, wording=context.wording, scale=context.scale
-        )
+        referred = refer_to_earlier(entries, ledger, copies, context)
     last_sent = find_last_sent(stream)
     weighed = weigh_entries(referred.entries, context.scale, prefix=front.prefix, last_sent=last_sent)
     open_at = find_open_turn(weighed, front.position.turn)

@@ -32,11 +32,11 @@ from lamina.core.cut_progress import CutProgress, find_spared, find_untouchable,
 from lamina.core.cut_target import CutLimits, Sparing
 from lamina.core.digests import ONE_LINE, ONLY_RULES
 from lamina.core.draft import Draft
-from lamina.core.entries import find_sent, identify_attachment
+from lamina.core.entries import find_sent
 from lamina.core.epochs import is_sent_again
 from lamina.core.history_window import LastN, fold_outside, omit_outside, refs_up_to
 from lamina.core.ladder import last_resort, last_results, results_behind_thinking, thinking_before_last_step
-from lamina.core.moved_copies import find_lost_names, move_full_forms, send_again
+from lamina.core.moved_copies import move_full_forms
 from lamina.core.options import BuildContext
 from lamina.core.orders import Order, check_order
 from lamina.core.references import find_lost_references
@@ -169,18 +169,12 @@ def _keep_references(
     progress = lower(draft)
     moved = draft
     # It ends: content whose full form was moved has no reference left that could be lost again.
-    while True:
-        lost = find_lost_references(progress.request, context.kinds)
-        lost_names = find_lost_names(progress.request)
-        if lost:
-            moved = move_full_forms(moved, frozenset(map(identify_attachment, lost)), context)
-        elif lost_names:
-            moved = send_again(moved, lost_names, context, cut=progress.number)
-        else:
-            return progress
+    while lost := find_lost_references(progress.request, context.kinds):
+        moved = move_full_forms(moved, lost, context)
         progress = msgspec.structs.replace(
             lower(moved), tokens_before=progress.tokens_before, entries_before=draft.entries
         )
+    return progress
 
 
 def _lower_beside_thinking(progress: CutProgress) -> CutProgress:

@@ -293,11 +293,9 @@ class _Lowering:
         self.lines[lowered.ref] = make_line(lowered, limit=limit, cut=cut)
 
     def _fold(self, move: Move) -> int:
-        """Mark one entry for a digest; return the tokens that this frees.
-
-        What moves into the library when its turn is over stays out of digests, which would lose it then.
-        """
+        """Mark one entry for a digest; return the tokens that this frees."""
         entry = self.entries[move.at]
+        # What moves into the library when its turn is over would be lost to its digest then.
         will_move = entry.layer is Layer.TURN and self.context.options.layout.library == "hoisted"
         if move.at in self.folded or will_move:
             return 0

@@ -14,8 +14,8 @@ from lamina.core.cut_target import CutLimits, Sparing
 from lamina.core.digests import VERBATIM_PART, DigestSize, is_digest, lay_folds, mark_rules, read_run
 from lamina.core.draft import Draft
 from lamina.core.entries import begins_with, find_sent, index_by_ref, is_users_text
-from lamina.core.library import is_named_in_library
 from lamina.core.options import BuildContext
+from lamina.core.references import is_named_in_library
 from lamina.core.run_text import Reader, RunText
 from lamina.core.scale import Scale, weigh_entries
 from lamina.core.system_text import find_later_sections, put_system_first, unmark_promoted

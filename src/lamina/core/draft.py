@@ -384,17 +384,13 @@ def _replace_open_turn(
 
 def replace_entries(front: LogFront, entries: list[Entry], context: BuildContext) -> LogFront:
     """The front with other entries, which are weighed already."""
-    copies: dict[str, FullCopy] = {}
-    attachments = find_attachments(entries, context.kinds)
-    if attachments:
-        copies = find_copies(attachments)
     return msgspec.structs.replace(
         front,
         stream=entries,
         count=len(entries),
         prefix=find_prefix(entries, context.root),
         open_at=find_open_turn(entries, front.position.turn),
-        copies=copies,
+        copies=find_copies(find_attachments(entries, context.kinds)),
         reminders=list_reminders(entries),
         tokens=sum(entry.tokens for entry in entries),
         sent=count_sent(entries),

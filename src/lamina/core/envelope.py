@@ -181,19 +181,19 @@ def _find_cut(draft: Draft, envelope: Envelope, change: str) -> Cut | None:
     """
     if not change:
         return draft.cut
-    if draft.cut is not None and (draft.cut.reason.startswith(change) or _cuts_earlier(draft, change)):
+    if draft.cut is not None and (
+        draft.cut.reason.startswith(change) or _cuts_earlier(draft.cut, draft, change)
+    ):
         return draft.cut
     if draft.cut is not None:
         return msgspec.structs.replace(draft.cut, reason=change)
     return Cut(number=len(draft.ledger.cuts) + 1, reason=change, after=envelope.tokens)
 
 
-def _cuts_earlier(draft: Draft, change: str) -> bool:
+def _cuts_earlier(cut: Cut, draft: Draft, change: str) -> bool:
     """Whether the cut changed bytes before those that a turn took with it when it was over."""
-    if change != TURN_SCOPED or draft.cut is None:
-        return False
-    turn_before = find_last_turn(draft.entries) - 1
-    return any(entry.ref == draft.cut.first and entry.turn < turn_before for entry in draft.entries)
+    first = [entry for entry in draft.entries if entry.ref == cut.first]
+    return change == TURN_SCOPED and any(entry.turn < find_last_turn(draft.entries) - 1 for entry in first)
 
 
 def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, context: BuildContext) -> Ledger:
@@ -289,7 +289,7 @@ def check_laws(envelope: Envelope, start: int) -> None:
         "conservation": find_wrong_parts(new),
         "forms never rise": _find_risen_forms(new, envelope.ledger),
         "no authority is gained": find_gained_authority(new),
-        "append-only within an epoch": _find_late_system_text(new),
+        "append-only within an epoch": find_late_layers(new, Layer.SYSTEM),
     }
     if start == 0 or envelope.ledger.folds:
         problems_by_law["calls and results pair"] = find_unpaired(envelope.sent)
@@ -343,14 +343,14 @@ def find_gained_authority(entries: Iterable[Entry]) -> Iterator[str]:
             yield f"{entry.ref} stands among the system text"
 
 
-def _find_late_system_text(entries: Sequence[Entry]) -> Iterator[str]:
-    """The layer of system text comes first, so nothing in it follows another layer.
+def find_late_layers(entries: Iterable[Entry], last: Layer) -> Iterator[str]:
+    """Layers up to `last` stand in their order before the others: the more stable ones come first.
 
-    If it did, the stream would have changed at its beginning.
+    If one did not, the stream would have changed before what was sent.
     """
     for before, after in pairwise(entries):
-        if after.layer is Layer.SYSTEM and before.layer is not Layer.SYSTEM:
-            yield f"{after.ref} stands after {before.ref}"
+        if after.layer < before.layer and after.layer <= last:
+            yield f"{after.ref} of the {after.layer} stands after {before.ref} of the {before.layer}"
 
 
 def find_unpaired(sent: Sequence[Entry]) -> Iterator[str]:

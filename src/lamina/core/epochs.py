@@ -38,9 +38,7 @@ NEW_SUMMARIES = 4
 def is_sent_again(draft: Draft, context: BuildContext) -> bool:
     """Whether this is the last request again, with nothing added: opening a conversation cuts nothing."""
     last = draft.ledger.mark
-    if last is None or digest_tools(context.head.tools) != last.tools:
-        return False
-    if digest_settings(context.options) != last.settings or not _continues(draft, last, context):
+    if last is None or not _continues(draft, last, context):
         return False
     tail = count_leaving_tail(draft.entries, context.kinds, context.options.layout)
     return count_sent(draft.entries) == last.sent + tail

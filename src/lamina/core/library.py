@@ -7,7 +7,7 @@ print the layer beside the system text, but lamina gives it no authority.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -20,12 +20,18 @@ from lamina.core.entries import (
     name_attachment,
     omit_by_ref,
 )
-from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
-from lamina.core.layout import Layout
+from lamina.core.kinds import is_turn_scoped, kind_of, recoverable
 from lamina.core.ledger import find_valid_lines
 from lamina.core.lowering import make_omitted_line, replace_parts
-from lamina.core.references import SAME_IN_LIBRARY, ReferredLog, is_reference_line
-from lamina.core.scale import Scale
+from lamina.core.options import BuildContext
+from lamina.core.references import (
+    SAME_IN_LIBRARY,
+    SENT_AGAIN,
+    ReferredLog,
+    is_named_in_library,
+    is_reference_line,
+    raise_to_full,
+)
 from lamina.core.text.tags import escape_attribute
 from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import OWN_ORIGIN, Entry, Form, Layer, Ledger, LedgerLine, Ref, Role, Segment, Text
@@ -34,35 +40,20 @@ from lamina.core.wording import Wording, WordingPlace, name_of, text_of
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
 IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Context Library above."
 
-IN_THE_LIBRARY = "stands in the library"
-NAMED_IN_THE_LIST = "stands in the library, named in the list"
-"""Why an attachment of this turn is not sent where it came."""
-
 LIST_ENDING = "!list"
 """How the key of the list of names ends."""
 
 NEWER_IN_LIBRARY = "newer content stands in the library as "
 """Why an earlier attachment is not in the library any more. The ref of the one that is there follows."""
 
-SENT_AGAIN = "sent again: a cut left its handle in the library"
-"""Why an attachment of this turn is sent although the library has its name."""
 
-
-def hoist_attachments(
-    entries: list[Entry],
-    turn: int,
-    ledger: Ledger,
-    *,
-    layout: Layout,
-    kinds: Kinds,
-    wording: Wording,
-    scale: Scale,
-) -> ReferredLog:
+def hoist_attachments(entries: list[Entry], turn: int, ledger: Ledger, context: BuildContext) -> ReferredLog:
     """Attachments of turns before `turn` in LIBRARY; those of this turn that stand there, as references.
 
     Of each name the newest appearance that is no reference stands there, in the place of the first. The
     ledger says which are references. The library stands behind the system text, under a title.
     """
+    kinds = context.kinds
     choice = _Choice(find_valid_lines(entries, ledger.lines))
     for entry in entries:
         if entry.form is Form.OMITTED or not is_attachment(entry, kinds):
@@ -72,18 +63,15 @@ def hoist_attachments(
             choice.reasons[entry.ref] = OWN_TURN_ONLY
         else:
             choice.add(entry, is_earlier=is_earlier)
-    standing = choice.standing.values()
-    refs = {entry.ref for entry in standing}
+    library = [_shorten(entry, context) for entry in choice.standing.values()]
+    refs = {entry.ref for entry in library}
     rest: list[Entry] = []
     for entry in omit_by_ref(entries, choice.reasons):
         if entry.ref in choice.sent_again:
             rest.append(msgspec.structs.replace(entry, why=SENT_AGAIN))
         elif entry.ref not in refs:
             rest.append(entry)
-    rest = name_in_list(rest, choice.named, scale)
-    library = [
-        _shorten(entry, layout=layout, kinds=kinds, wording=wording, scale=scale) for entry in standing
-    ]
+    rest = lay_lists(rest, turn, context)
     if library:
         library.insert(0, _make_title())
     after_system = 0
@@ -99,7 +87,7 @@ def hoist_attachments(
 class _Choice:
     """Which appearance of each attachment is in the library, by the lines of the ledger.
 
-    `standing` has it by name, `reasons` why others are not sent. `named` are references of this turn, and
+    `standing` has it by name, `reasons` why others are not sent. `new_lines` are those of new references, and
     `sent_again` what comes again, though the library has its name: a cut has left a handle there.
     """
 
@@ -107,21 +95,23 @@ class _Choice:
         self.lines = lines
         self.standing: dict[str, Entry] = {}
         self.reasons: dict[Ref, str] = {}
-        self.named: set[Ref] = set()
-        self.sent_again: set[Ref] = set()
         self.new_lines: dict[Ref, LedgerLine] = {}
+        self.sent_again: set[Ref] = set()
 
     def add(self, entry: Entry, *, is_earlier: bool) -> None:
         """Choose what becomes of the next attachment. One of this turn enters the library with the next."""
         name = name_attachment(entry)
         older = self.standing.get(name)
         if older is not None and self._refers(entry, older, is_earlier=is_earlier):
-            self._refer(entry, older, is_earlier=is_earlier)
+            why = f"{SAME_IN_LIBRARY}{older.ref}"
+            self.reasons[entry.ref] = why
+            if entry.ref not in self.lines:
+                self.new_lines[entry.ref] = make_omitted_line(why, cut=0)
         elif is_earlier:
             if older is not None:
                 self.reasons[older.ref] = f"{NEWER_IN_LIBRARY}{entry.ref}"
             self.standing[name] = entry
-        elif older is not None and identify_attachment(older) == identify_attachment(entry):
+        elif older is not None and _is_repeated(entry, older):
             self.sent_again.add(entry.ref)
 
     def _refers(self, entry: Entry, older: Entry, *, is_earlier: bool) -> bool:
@@ -130,7 +120,7 @@ class _Choice:
         What was a reference stays one when its turn is over, even if a cut lowers that appearance. In its own
         turn it refers to what has its words there: if that is a handle, it is sent.
         """
-        if may_repeat(entry) or identify_attachment(older) != identify_attachment(entry):
+        if not _is_repeated(entry, older):
             return False
         line = self.lines.get(entry.ref)
         if line is not None and (is_earlier or not is_reference_line(line)):
@@ -138,29 +128,25 @@ class _Choice:
         line = self.lines.get(older.ref)
         return line is None or is_reference_line(line) or line.form >= Form.COMPACT
 
-    def _refer(self, entry: Entry, older: Entry, *, is_earlier: bool) -> None:
-        why = f"{SAME_IN_LIBRARY}{older.ref}"
-        if is_earlier:
-            self.reasons[entry.ref] = why
-        else:
-            self.named.add(entry.ref)
-        if entry.ref not in self.lines:
-            self.new_lines[entry.ref] = make_omitted_line(why, cut=0)
+
+def _is_repeated(entry: Entry, older: Entry) -> bool:
+    return identify_attachment(older) == identify_attachment(entry) and not may_repeat(entry)
 
 
-def _shorten(entry: Entry, *, layout: Layout, kinds: Kinds, wording: Wording, scale: Scale) -> Entry:
+def _shorten(entry: Entry, context: BuildContext) -> Entry:
     """The attachment as it stands in the library, at most as long as the layout allows.
 
     What cannot be recovered, such as text that the user marked, stays word for word.
     """
+    layout = context.options.layout
     size = len(text_of(entry.source.parts))
     limit = layout.prior_limits.get(entry.segment.kind, layout.prior_limit)
-    in_full = _word(entry, size, limit=size, form=Form.FULL, wording=wording)
-    if size <= limit or not recoverable(kinds, entry.segment):
+    in_full = _word(entry, size, limit=size, form=Form.FULL, wording=context.wording)
+    if size <= limit or not recoverable(context.kinds, entry.segment):
         return in_full
-    compact = _word(entry, size, limit=limit, form=Form.COMPACT, wording=wording)
+    compact = _word(entry, size, limit=limit, form=Form.COMPACT, wording=context.wording)
     # The handle takes more than a text loses that is hardly longer than the limit.
-    if scale.body(compact) >= scale.body(in_full):
+    if context.scale.body(compact) >= context.scale.body(in_full):
         return in_full
     return compact
 
@@ -172,40 +158,29 @@ def _word(entry: Entry, size: int, *, limit: int, form: Form, wording: Wording) 
     return replace_parts(msgspec.structs.replace(entry, layer=Layer.LIBRARY), form, parts, "in the library")
 
 
-def name_in_list(entries: list[Entry], named: Collection[Ref], scale: Scale) -> list[Entry]:
-    """The entries, of which those that stand in the library are named in a list, before the first of them.
+def lay_lists(entries: Iterable[Entry], turn: int, context: BuildContext) -> list[Entry]:
+    """The entries with a list of what each question of this turn has in the library, before the first of it.
 
-    Each question of a turn has a list of its own. If it would be longer than what it names, there is none.
+    If a list would be longer than what it names, there is none.
     """
-    groups: dict[int, list[Entry]] = {}
+    result = [entry for entry in entries if not entry.ref.endswith(LIST_ENDING)]
+    by_question: dict[int, list[Entry]] = {}
     questions = 0
-    for entry in entries:
+    for entry in result:
         questions += entry.layer is Layer.PROMPT
-        if entry.ref in named:
-            groups.setdefault(questions, []).append(entry)
-    for in_library in groups.values():
-        refs = [entry.ref for entry in in_library]
-        names = _make_list_of_names(in_library)
-        if scale.body(names) >= sum(scale.body(entry) for entry in in_library):
-            entries = omit_by_ref(entries, dict.fromkeys(refs, IN_THE_LIBRARY))
-            continue
-        entries = omit_by_ref(entries, dict.fromkeys(refs, NAMED_IN_THE_LIST))
-        entries.insert(find_position(entries, refs[0]), names)
-    return entries
-
-
-def is_named_in_library(entry: Entry) -> bool:
-    """Whether an attachment of this turn is not sent, since its words stand in the library."""
-    return entry.why in (IN_THE_LIBRARY, NAMED_IN_THE_LIST)
+        if entry.turn == turn and is_named_in_library(entry):
+            by_question.setdefault(questions, []).append(raise_to_full(entry, context))
+    for named in by_question.values():
+        names = _make_list_of_names(named)
+        if context.scale.body(names) < sum(context.scale.body(entry) for entry in named):
+            result.insert(find_position(result, named[0].ref), names)
+    return result
 
 
 def _make_list_of_names(entries: Sequence[Entry]) -> Entry:
     """One line of lamina's own that names these attachments, in the message of the first."""
     first = entries[0]
-    names: list[str] = []
-    for entry in entries:
-        name = name_of(entry.segment) or entry.segment.key
-        names.append(f"- {escape_attribute(name)}")
+    names = [f"- {escape_attribute(name_of(entry.segment) or entry.segment.key)}" for entry in entries]
     segment = Segment(
         role=first.role,
         kind="user",

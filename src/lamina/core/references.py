@@ -7,17 +7,24 @@ If a cut lowers the copy, the full form moves to the newest reference (`moved_co
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.entries import IN_FULL, identify_attachment, is_attachment, may_repeat, name_attachment, omit
+from lamina.core.entries import (
+    IN_FULL,
+    find_attachments,
+    identify_attachment,
+    is_attachment,
+    may_repeat,
+    name_attachment,
+    omit,
+)
 from lamina.core.kinds import Kinds
 from lamina.core.lowering import lower_entry, make_line, replace_parts
-from lamina.core.scale import Scale
-from lamina.core.values import Digest, Entry, Form, Ledger, LedgerLine, Ref
-from lamina.core.wording import Wording
+from lamina.core.options import BuildContext
+from lamina.core.values import Digest, Entry, Form, Layer, Ledger, LedgerLine, Ref
 
 SHORT_REFERENCE = 1
 """The limit in the ledger line of a reference that only names what it refers to."""
@@ -27,6 +34,9 @@ SAME_CONTENT = "same content as "
 
 SAME_IN_LIBRARY = "stands in the library as "
 """Why an attachment is not sent where it came, in the hoisted layout. The ref of the one there follows."""
+
+SENT_AGAIN = "sent again: a cut left its handle in the library"
+"""Why an attachment of the last turn is sent although the library has its name."""
 
 ATTACHED_AGAIN = "attached again later as "
 """Why an older appearance was lowered when the full form moved to a newer one, whose ref follows."""
@@ -54,7 +64,13 @@ class ReferredLog(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_reference(entry: Entry, kinds: Kinds) -> bool:
     """Whether an entry refers to equal content above it, or is left out because even that would be longer."""
-    return entry.why.startswith(SAME_CONTENT) and is_attachment(entry, kinds)
+    refers = entry.why.startswith(SAME_CONTENT) or is_named_in_library(entry)
+    return refers and is_attachment(entry, kinds)
+
+
+def is_named_in_library(entry: Entry) -> bool:
+    """Whether an attachment of the last turn is not sent, since its words stand in the library."""
+    return entry.layer is Layer.TURN and entry.why.startswith(SAME_IN_LIBRARY)
 
 
 def is_reference_line(line: LedgerLine) -> bool:
@@ -100,10 +116,7 @@ def refer_to_earlier(
     entries: list[Entry],
     ledger: Ledger,
     copies: dict[str, FullCopy],
-    *,
-    kinds: Kinds,
-    wording: Wording,
-    scale: Scale,
+    context: BuildContext,
 ) -> ReferredLog:
     """The entries, of which later appearances of content that stands in full are references.
 
@@ -115,7 +128,7 @@ def refer_to_earlier(
     reworded = False
     result: list[Entry] = []
     for entry in entries:
-        if not is_attachment(entry, kinds):
+        if not is_attachment(entry, context.kinds):
             result.append(entry)
             continue
         line = ledger.lines.get(entry.ref)
@@ -127,7 +140,7 @@ def refer_to_earlier(
             if line is not None and is_reference_line(line) and entry.form is Form.FULL:
                 ended.add(entry.ref)
             continue
-        reference, limit = _refer(entry, copy, line, wording, scale)
+        reference, limit = _refer(entry, copy, line, context)
         result.append(reference)
         # After an edit the second of two equal attachments may have the ref that the first one had. Then the
         # line is one of a cut for the first, which no longer applies, and the reference needs its own.
@@ -138,69 +151,63 @@ def refer_to_earlier(
     return ReferredLog(entries=result, lines=lines, ended=frozenset(ended), reworded=reworded)
 
 
-def _refer(
-    entry: Entry, copy: FullCopy, line: LedgerLine | None, wording: Wording, scale: Scale
-) -> tuple[Entry, int]:
+def _refer(entry: Entry, copy: FullCopy, line: LedgerLine | None, context: BuildContext) -> tuple[Entry, int]:
     """A reference to this copy, and the limit for its ledger line. One that was sent stays as it is."""
     # One that was sent keeps its words, even if a shorter one would do now: the counter may have changed.
-    if line is None or not is_reference_line(line):
-        return _make_reference(entry, copy.ref, wording, scale)
-    if line.form is Form.OMITTED:
-        return omit(entry, line.why), line.limit
-    return lower_to_reference(entry, line.why, wording=wording, limit=line.limit), line.limit
-
-
-def _make_reference(entry: Entry, earlier: Ref, wording: Wording, scale: Scale) -> tuple[Entry, int]:
-    """What is sent for content that stands in full above, and the limit for its ledger line.
-
-    A short attachment that is attached again is still named: "And this one?" would refer to nothing else.
-    """
-    why = f"{SAME_CONTENT}{earlier} above"
+    if line is not None and is_reference_line(line) and not line.why.startswith(SAME_IN_LIBRARY):
+        if line.form is Form.OMITTED:
+            return omit(entry, line.why), line.limit
+        return _word_reference(entry, line.why, line.limit, context), line.limit
+    # A short attachment that is attached again is still named: "And this one?" would refer to nothing else.
+    why = f"{SAME_CONTENT}{copy.ref} above"
     for limit in (0, SHORT_REFERENCE):
-        reference = lower_to_reference(entry, why, wording=wording, limit=limit)
-        if scale.body(reference) < scale.body(entry):
+        reference = _word_reference(entry, why, limit, context)
+        if context.scale.body(reference) < context.scale.body(entry):
             return reference, limit
     return omit(entry, why), 0
 
 
-def lower_to_reference(entry: Entry, why: str, *, wording: Wording, limit: int = 0) -> Entry:
-    """An attachment as a reference to equal content that stands above it."""
-    parts = wording.reference(entry.segment, entry.content, short=limit == SHORT_REFERENCE)
+def _word_reference(entry: Entry, why: str, limit: int, context: BuildContext) -> Entry:
+    parts = context.wording.reference(entry.segment, entry.content, short=limit == SHORT_REFERENCE)
     return replace_parts(entry, Form.STUB, parts, why)
 
 
 # References whose copy was lowered.
 
 
-def find_lost_references(entries: Sequence[Entry], kinds: Kinds) -> list[Entry]:
-    """References whose copy is not sent in full above them, or is not the newest of its name."""
-    copies: dict[str, FullCopy] = {}
+def find_lost_references(entries: Iterable[Entry], kinds: Kinds) -> list[Entry]:
+    """References whose copy is not sent in full above them, or is not the newest of its name.
+
+    In the library, a copy may be shortened.
+    """
+    above: dict[str, FullCopy] = {}
+    in_library: dict[str, FullCopy] = {}
     lost: list[Entry] = []
-    for entry in entries:
-        if not is_attachment(entry, kinds):
-            continue
+    for entry in find_attachments(entries, kinds):
+        name = name_attachment(entry)
+        identity = identify_attachment(entry)
         if is_reference(entry, kinds):
-            copy = copies.get(name_attachment(entry))
-            if copy is None or copy.identity != identify_attachment(entry):
+            copy = (in_library if is_named_in_library(entry) else above).get(name)
+            if copy is None or copy.identity != identity:
                 lost.append(entry)
-        else:
-            note_copy(entry, copies)
+            continue
+        note_copy(entry, above)
+        if entry.layer is Layer.LIBRARY and entry.form >= Form.COMPACT:
+            in_library[name] = FullCopy(identity, entry.ref)
     return lost
 
 
-def raise_to_full(entry: Entry, why: str = IN_FULL, *, wording: Wording) -> Entry:
+def raise_to_full(entry: Entry, context: BuildContext, why: str = IN_FULL) -> Entry:
     """A reference in full again, as if it had never been one."""
-    parts = wording(entry.source, Form.FULL, entry.content)
-    return replace_parts(entry, Form.FULL, parts, why)
+    return replace_parts(entry, Form.FULL, context.wording(entry.source, Form.FULL, entry.content), why)
 
 
-def lower_to_stub(entry: Entry, why: str, *, wording: Wording, scale: Scale) -> Entry:
+def lower_to_stub(entry: Entry, why: str, context: BuildContext) -> Entry:
     """An appearance of content that stands in full elsewhere, or nowhere: by its handle.
 
     If the handle would be longer than the content itself, it is left out.
     """
-    stub = lower_entry(entry, Form.STUB, why, wording=wording)
-    in_full = raise_to_full(entry, wording=wording)
-    if scale.body(stub) < scale.body(in_full):
+    stub = lower_entry(entry, Form.STUB, why, wording=context.wording)
+    if context.scale.body(stub) < context.scale.body(raise_to_full(entry, context)):
         return stub
     return omit(entry, why)

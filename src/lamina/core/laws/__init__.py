@@ -68,9 +68,8 @@ def audit(
 ) -> None:
     """Raise LawBroken with the first law that does not hold.
 
-    An application has an envelope, perhaps the one `before` it, and the counter and options of its build
-    (those of a session are its `terms`). A case has them all, and says besides what it was built with. The
-    name in the error is that of the function, and of the property test for the law.
+    An application has an envelope, and the counter and options of its build (those of a session are its
+    `terms`). The name in the error is that of the function, and of the property test for the law.
     """
     case = request
     if isinstance(case, Envelope):

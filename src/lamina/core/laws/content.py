@@ -26,10 +26,9 @@ from lamina.core.laws.case import (
     is_unrecoverable,
     list_logged_refs,
 )
-from lamina.core.library import is_named_in_library
 from lamina.core.passages import SHORT_MESSAGE
 from lamina.core.recall import identify_segments, index_by_name
-from lamina.core.references import is_reference
+from lamina.core.references import is_named_in_library, is_reference
 from lamina.core.text.characters import split_words
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.sentences import split_sentences
@@ -199,7 +198,7 @@ def _check_references(attachments: Iterable[Entry], case: Case) -> Iterator[str]
         identity = identify_attachment(entry)
         is_known = in_full.get(name) == identity
         if is_reference(entry, case.kinds):
-            if not is_known:
+            if not is_known and not is_named_in_library(entry):
                 yield f"{entry.ref} refers to what is not sent in full above it"
         elif entry.form is Form.FULL:
             if is_known and name not in changed and not may_repeat(entry):

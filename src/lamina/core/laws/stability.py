@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 
 from lamina.core.arrange import is_worded
 from lamina.core.build import build
 from lamina.core.entries import begins_with, find_logged, index_by_ref, is_attachment
-from lamina.core.envelope import Envelope, find_overflow
+from lamina.core.envelope import Envelope, find_late_layers, find_overflow
 from lamina.core.epochs import prefix_at
 from lamina.core.hashing import canonical_json
 from lamina.core.laws.case import Case
@@ -68,20 +67,13 @@ def append_only_within_an_epoch(case: Case) -> Iterator[str]:
     When a turn ends, its entries become history in the same order and with the same bytes. What leaves with
     its turn is the tail, behind which nothing was cached. The more stable layers stand before the others.
     """
-    yield from _find_layers_out_of_order(case.envelope.sent)
+    yield from find_late_layers(case.envelope.sent, Layer.HISTORY)
     if case.before is None or case.has_new_cut:
         return
     sent_before = _list_sent(case.before.lasting)
     sent_now = _list_sent(case.envelope.sent)
     if sent_now[: len(sent_before)] != sent_before:
         yield "bytes already sent have changed and no cut is recorded"
-
-
-def _find_layers_out_of_order(sent: Sequence[Entry]) -> Iterator[str]:
-    """System text, library and history stand in this order, before everything of the last turn."""
-    for before, after in pairwise(sent):
-        if after.layer < before.layer and after.layer <= Layer.HISTORY:
-            yield f"{after.ref} of the {after.layer} stands after {before.ref} of the {before.layer}"
 
 
 def _list_sent(entries: Iterable[Entry]) -> list[tuple[Digest, bool]]:
