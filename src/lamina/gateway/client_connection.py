@@ -148,10 +148,11 @@ class ClientConnection:
         if _LENGTH.fullmatch(length) and int(length) <= min(SMALL, self._most_bytes):
             return await self.read_body(ticket)
         if length or read_header(self._headers, b"transfer-encoding"):
-            return self._read_pieces()
+            return self.read_pieces()
         return None
 
-    async def _read_pieces(self) -> AsyncIterator[bytes]:
+    async def read_pieces(self) -> AsyncIterator[bytes]:
+        """The body in the pieces in which it arrives."""
         while not self._body_is_read:
             piece = await self._read_piece()
             if piece:
