@@ -56,6 +56,8 @@ def test_there_is_a_dated_and_sourced_rule_set_for_each_cache() -> None:
         ("groq/kimi-k3", "openai_chat", "groq"),
         ("grok-4.7", "", "xai"),
         ("mistral-large-4", "", "mistral"),
+        ("devstral", "", "mistral"),
+        ("gpt-daybreak-blue-latest", "", "openai"),
         ("groq/llama-3.3", "", "groq"),
         ("qwen3", "ollama", "ollama"),
         ("claude-of-mine", "ollama", "ollama"),

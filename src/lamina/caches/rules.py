@@ -192,11 +192,12 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
         `claude-3-7*` in the rules means every model whose name begins so.
         """
+        nearest = nearest_name(model)
         for name in self.strips_thinking:
             beginning = plain_name(name.removesuffix("*"))
-            if name.endswith("*") and plain_name(model).startswith(beginning):
+            if name.endswith("*") and plain_name(nearest).startswith(beginning):
                 return True
-            if is_named(model, name):
+            if is_named(nearest, name):
                 return True
         return False
 
@@ -246,9 +247,10 @@ _Value = TypeVar("_Value")
 
 
 def _find_named(table: dict[str, _Value], model: str) -> _Value | None:
-    """The value under the first name of the table that `model` is called by, None if there is none."""
+    """The value under the first name of the table that `model` or the nearest one is called by, or None."""
+    nearest = nearest_name(model)
     for name, value in table.items():
-        if is_named(model, name):
+        if is_named(nearest, name):
             return value
     return None
 

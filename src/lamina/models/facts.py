@@ -243,10 +243,7 @@ def infer_model(name: str, *among: Models, dialect: str = "") -> Model | None:
     window of the provider is the safe one.
     """
     key = key_of(name.removeprefix(TUNED)).replace("chatgpt", "gpt")
-    row = None
-    for start in beginnings(key):
-        family, version = split_version(key[start:])
-        row = row or _find_in_family(family, version, among)
+    row = _find_in_family([key[start:] for start in beginnings(key)], among)
     if row is None:
         provider = name_provider(name, dialect)
         rows = [row for _, _, row in _list_family(provider, among)]
@@ -265,19 +262,27 @@ def infer_model(name: str, *among: Models, dialect: str = "") -> Model | None:
     return nearest
 
 
-def _find_in_family(family: str, version: Version, among: Sequence[Models]) -> Model | None:
-    """The newest model of a family that is not newer than this version, else the oldest.
+def _find_in_family(keys: Sequence[str], among: Sequence[Models]) -> Model | None:
+    """The newest model of a family that is not newer than the one that these keys name, else its oldest.
 
-    If there is none, it is one of the family with a word less: `gpt-#` after `gpt-#-rosalind`.
+    If a family has none that is not newer, the one with a word less may: `gpt-#` after `gpt-#-rosalind`. How
+    old a row without a version is, such as `gemini-flash-latest`, nobody knows.
     """
-    for shorter in shorten_family(family):
-        members = _list_family(shorter, among)
-        older = [member for member in members if version == NO_VERSION or member[1] <= version]
-        if older:
-            return max(older, key=lambda member: (member[1], member[0] == shorter, -member[2].window))[2]
-        if members:
-            return min(members, key=lambda member: (member[1], member[2].window))[2]
-    return None
+    oldest = None
+    for key in keys:
+        family, version = split_version(key)
+        for shorter in shorten_family(family):
+            members = _list_family(shorter, among)
+            older = [
+                member for member in members if version == NO_VERSION or NO_VERSION < member[1] <= version
+            ]
+            if older:
+                return max(older, key=lambda member: (member[1], member[0] == shorter, -member[2].window))[2]
+            if members and oldest is None:
+                oldest = min(
+                    members, key=lambda member: (member[1] == NO_VERSION, member[1], member[2].window)
+                )[2]
+    return oldest
 
 
 def _list_family(family: str, among: Sequence[Models]) -> list[tuple[str, Version, Model]]:

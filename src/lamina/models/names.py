@@ -203,15 +203,16 @@ _EFFORT = r"[-:(](?:none|minimal|low|medium|high|xhigh)\)?(?![a-z])"
 _THOUGHT = r"[-:](?:non?-?)?(?:thinking|think|reasoning)(?:-[0-9]+k|:[0-9]+)?(?![a-z])"
 _ROUTE = r":(?:online|nitro|floor|exacto)|-maas|-cloud"
 _WEIGHTS = (
-    r"[-:][0-9]+(?:-[0-9]+)?b(?![a-z])|-a[0-9]+b|-(?:instruct|it|hf)(?![a-z])"
+    r"[-:][0-9]+b(?![a-z])|-a[0-9]+b|-(?:instruct|it|hf)(?![a-z])"
     r"|-(?:fp8|fp16|bf16|int4|int8|fp4|nvfp4|awq|gptq|gguf|mlx)"
 )
-_ONE_WORD = rf"{_DATE}|{_RELEASE}|{_EFFORT}|{_THOUGHT}|{_ROUTE}|{_WEIGHTS}"
+_ONE_WORD = rf"{_DATE}|{_RELEASE}|{_EFFORT}|{_THOUGHT}|{_ROUTE}|{_WEIGHTS}|[-:][0-9]+-[0-9]+b(?![a-z])"
 # A name has two or three of these words. Some texts can be read as one word or as two (`-v1:0`), so without a
 # limit the time would double with each of them, and a client chooses the name.
 _WORDS = rf"(?:{_ONE_WORD}){{0,6}}"
 _SAME = re.compile(_WORDS)
-# What says nothing of the family, at the end of a name. `-v4` is no release in `deepseek-v4`.
+# What says nothing of the family, at the end of a name. `-v4` is no release in `deepseek-v4`, and the 4 of
+# `glm-4-9b` no part of a size.
 _ENDING = re.compile(
     rf"(?:{_DATE}|[-:@](?:latest|default|preview|exp|experimental|beta|stable)|-v?[0-9]:[0-9]|{_EFFORT}"
     rf"|{_THOUGHT}|{_ROUTE}|{_WEIGHTS}|\[1m\]|:[a-z]+){{1,6}}$"

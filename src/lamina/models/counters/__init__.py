@@ -32,11 +32,13 @@ __all__ = ["counter_for", "from_file"]
 def counter_for(model: str) -> Counter:
     """The best counter that there is for a model of any provider. Unknown models get an estimate.
 
-    A model of which the nearest one in the table of models says more than its own name is counted as that
-    one is, with no claim: `kimi-k4` as `kimi-k3`.
+    A model that is counted as the nearest one in the table of models has no claim: `kimi-k4` as `kimi-k3`,
+    `gpt-5.7` as `gpt-5.6`. Its own name decides if the vocabularies know more of that: `gemma-2-9b`.
     """
     nearest = nearest_name(model)
-    if len(_find_prefix(nearest)) <= len(_find_prefix(model)):
+    prefix = _find_prefix(nearest)
+    own_prefix = _find_prefix(model)
+    if nearest == model or (own_prefix != prefix and len(own_prefix) >= len(prefix)):
         return _counter_by_name(model)
     return msgspec.structs.replace(_counter_by_name(nearest), exact=False, measured=False)
 
