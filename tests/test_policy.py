@@ -161,8 +161,13 @@ SENDERS: dict[str, Callable[[Mapping[str, Any], Policy], Any]] = {
 @pytest.mark.parametrize("sender", SENDERS)
 @pytest.mark.parametrize(
     "policy",
-    [OWN, msgspec.structs.replace(OWN, history=None), msgspec.structs.replace(OWN, recall="handles")],
-    ids=["history", "room", "handles"],
+    [
+        OWN,
+        msgspec.structs.replace(OWN, history=None),
+        msgspec.structs.replace(OWN, recall="handles"),
+        msgspec.structs.replace(OWN, users="kept"),
+    ],
+    ids=["history", "room", "handles", "users"],
 )
 @pytest.mark.parametrize("steps", [4, 30])
 def test_a_policy_does_the_same_at_every_door(sender: str, policy: Policy, steps: int) -> None:
@@ -211,6 +216,7 @@ def test_a_session_follows_the_same_policy_and_keeps_what_belongs_to_the_convers
         ("layout", "hoisted"),
         ("breakpoints", "all"),
         ("recall", True),
+        ("users", True),
         ("keep", ["all"]),
     ],
 )

@@ -1,6 +1,6 @@
 """The budget-aware trimming RFC (source system 004) as a configuration of lamina, and its logs in few words.
 
-That system never trims a user's message: here they are pinned, so a budget that they alone exceed is an
+That system never trims a user's message: neither does `keep_users`, so a budget that they alone exceed is an
 error and not a silent overflow. Its trim index is a position; lamina's ledger is keyed by content, so
 what a test compares is which messages stand as `[trimmed]`.
 """
@@ -24,7 +24,7 @@ TRIMMED = "[trimmed]"
 REPAIRS = Repairs(
     merge=True, duplicates="last", dangling="omit", late="omit", strip_tags=("checkpoint_id",)
 )  # fmt: skip
-MIRROR = Options(repairs=REPAIRS, wording=Wording(handles=False), order=oldest_first)
+MIRROR = Options(repairs=REPAIRS, wording=Wording(handles=False), order=oldest_first, keep_users=True)
 
 Step = tuple[int, int, int, int]
 """Sizes of a step: characters of the question, calls, characters of each result and of the reply."""
@@ -110,10 +110,6 @@ def smallest(log: Sequence[Segment], *, tools: Tools = ()) -> int:
     return untrimmed([*trimmed_log, log[-1]], tools=tools).tokens
 
 
-def user(text: str, **fields: Any) -> Segment:
-    return segments.user(text, pinned=True, **fields)
-
-
 def call(*ids: str, text: str = "Thinking...", arguments: str = "{}") -> list[Segment]:
     """An assistant's words with calls of a tool."""
     return [segments.assistant(text), *(segments.call("test_tool", arguments, id=id_) for id_ in ids)]
@@ -124,7 +120,7 @@ def turns(count: int, ask: str, answer: str, *, start: int = 0) -> list[Segment]
     return [
         segment
         for i in range(start, start + count)
-        for segment in (user(_filled(ask, i)), segments.assistant(_filled(answer, i)))
+        for segment in (segments.user(_filled(ask, i)), segments.assistant(_filled(answer, i)))
     ]
 
 
@@ -132,7 +128,7 @@ def agent_turns(count: int, ask: str, answer: str, reply: str) -> list[Segment]:
     """Turns of question, call, result and reply, from templates as in `turns`."""
     log: list[Segment] = []
     for t in range(count):
-        log += [user(_filled(ask, t)), *call(f"tc_{t}")]
+        log += [segments.user(_filled(ask, t)), *call(f"tc_{t}")]
         log += [segments.result(_filled(answer, t), id=f"tc_{t}"), segments.assistant(_filled(reply, t))]
     return log
 
@@ -141,7 +137,7 @@ def conversation(steps: Iterable[Step]) -> list[Segment]:
     log: list[Segment] = []
     for t, (ask, calls, answer, reply) in enumerate(steps):
         ids = [f"tc_{t}_{n}" for n in range(calls)]
-        log += [user(f"{t} " + "q" * ask), *(call(*ids) if ids else [])]
+        log += [segments.user(f"{t} " + "q" * ask), *(call(*ids) if ids else [])]
         log += [segments.result("r" * answer, id=id_) for id_ in ids]
         log.append(segments.assistant(f"{t} " + "a" * reply))
     return log

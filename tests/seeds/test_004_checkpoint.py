@@ -64,14 +64,14 @@ def untrimmed_with(checkpoint: AgentCheckpoint) -> Any:
 
 def resumed_with(checkpoint: AgentCheckpoint) -> Any:
     """With the next question: a request's last step goes out as it came, so without it nothing is trimmed."""
-    log = [*checkpoint.log, rfc.user("go on")]
+    log = [*checkpoint.log, user("go on")]
     return build(log, ledger=checkpoint.ledger, options=MIRROR, counter=RFC)
 
 
 def test_s4_81_the_first_version_comes_back() -> None:
     log = tuple(agent_turns(2, "q{i}", "r*50", "a*50"))
     run = "0191b6f0-0000-7000-8000-000000000000"
-    back = read(write(log, metadata={"cwd": "/srv"}, run=run), pin_users=True)
+    back = read(write(log, metadata={"cwd": "/srv"}, run=run))
     assert (back.log, back.metadata, back.run, back.ledger, back.notes) == (
         log,
         {"cwd": "/srv"},
@@ -133,14 +133,14 @@ def test_s4_82_a_signature_is_that_of_messages_and_metadata() -> None:
 def test_an_index_trims_the_messages_that_it_trims_there(steps: list[rfc.Step], index: int) -> None:
     log = rfc.conversation(steps)
     count = len(rfc.messages(untrimmed(log)))
-    checkpoint = read(write(log, metadata={INDEX: index}), pin_users=True)
+    checkpoint = read(write(log, metadata={INDEX: index}))
     made = resumed_with(checkpoint)
     if index > count:
         assert (trimmed(made), len(checkpoint.notes)) == ([], 1)
     else:
         assert trimmed(made) == before(log, index)
         assert trim_index(made) <= index
-        again = read(write(log, metadata=with_index(checkpoint.metadata, made)), pin_users=True)
+        again = read(write(log, metadata=with_index(checkpoint.metadata, made)))
         assert bodies(resumed_with(again)) == bodies(made)
 
 
@@ -156,7 +156,7 @@ def test_a_trimmed_request_goes_out_as_its_index_and_comes_back(
         metadata = with_index(None, made)
     except (BudgetExceeded, BadInput):  # not what that system can say: a digest
         reject()
-    there = read(write(log, metadata=metadata), pin_users=True)
+    there = read(write(log, metadata=metadata))
     assert bodies(untrimmed_with(there)) == bodies(made)
     assert set(there.ledger.lines) == set(made.ledger.lines)
 
@@ -165,8 +165,8 @@ def test_a_resumed_session_goes_on_as_if_it_had_not_been_exported() -> None:
     log = turns(5, "User {i}: x*100", "Asst {i}: y*100")
     first = trim(log, 500)
     assert (trim_index(first), with_index({"a": 1}, first)) == (6, {"a": 1, INDEX: 6})
-    there = read(write(log, metadata=with_index(None, first)), pin_users=True)
-    more: list[Segment] = [rfc.user("short"), assistant("brief")]
+    there = read(write(log, metadata=with_index(None, first)))
+    more: list[Segment] = [user("short"), assistant("brief")]
     here = trim([*log, *more], 500, ledger=first.ledger)
     resumed = trim([*there.log, *more], 500, ledger=there.ledger)
     assert (bodies(resumed), resumed.tokens) == (bodies(here), 343)
@@ -246,4 +246,4 @@ def test_messages_come_back_as_they_were() -> None:
 @given(rfc.STEPS)
 def test_logs_come_back_from_messages(steps: list[rfc.Step]) -> None:
     log = tuple(rfc.conversation(steps))
-    assert read(write(log), pin_users=True).log == log
+    assert read(write(log)).log == log

@@ -8,9 +8,9 @@ from lamina import Budget, Ledger, RequestHead, Segment
 from lamina.core import RFC, Image, Part, Text, ToolResult
 from lamina.core.cut_target import derive_limits
 from lamina.core.tokens import part_cost, scale_tokens
-from lamina.segments import assistant
+from lamina.segments import assistant, user
 from tests.seeds import rfc
-from tests.seeds.rfc import texts, trim, trim_with_headroom, trimmed, turns, untrimmed, user
+from tests.seeds.rfc import texts, trim, trim_with_headroom, trimmed, turns, untrimmed
 
 
 def one_message(*parts: Part) -> int:

@@ -12,9 +12,9 @@ from lamina.core import RFC, Move, Order, OrderView, Part, Text, ToolCall, ToolR
 from lamina.core.orders import Batch
 from lamina.core.text.tags import strip_tags
 from lamina.core.values import Digest
-from lamina.segments import assistant, result
+from lamina.segments import assistant, result, user
 from tests.seeds import rfc
-from tests.seeds.rfc import bodies, call, messages, texts, trim, untrimmed, user
+from tests.seeds.rfc import bodies, call, messages, texts, trim, untrimmed
 
 WINDOW, ALWAYS = 1_000, 0.001
 """A window and a threshold of one token in it: its unconditional reducers, as a budget."""

@@ -12,7 +12,7 @@ from lamina import Budget, BudgetExceeded, Form, Ledger, build
 from lamina.core import RFC, Part
 from lamina.core.build import EMPTY_LEDGER
 from lamina.core.values import Ref
-from lamina.segments import assistant
+from lamina.segments import assistant, user
 from tests.seeds import rfc
 from tests.seeds.rfc import (
     before,
@@ -25,7 +25,6 @@ from tests.seeds.rfc import (
     trimmed,
     turns,
     untrimmed,
-    user,
 )
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lamina import BudgetExceeded, Entry, Form, Role, Segment
 from lamina.core import ToolCall, ToolResult
-from lamina.segments import assistant, result, system
+from lamina.segments import assistant, result, system, user
 from tests.seeds import rfc
 from tests.seeds.rfc import (
     before,
@@ -27,7 +27,6 @@ from tests.seeds.rfc import (
     trimmed,
     turns,
     untrimmed,
-    user,
 )
 
 Setting = tuple[int, int, float]

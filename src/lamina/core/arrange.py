@@ -176,7 +176,13 @@ def _repair_piece(
     """Repair one piece. `scan` remembers the log before it and is not changed."""
     memory = scan.copy()
     entries, repairs = repair(
-        log, ledger, wording=context.wording, repairs=context.options.repairs, memory=memory, ends=ends
+        log,
+        ledger,
+        wording=context.wording,
+        repairs=context.options.repairs,
+        memory=memory,
+        ends=ends,
+        keep_users=context.options.keep_users,
     )
     return RepairedPiece(entries=entries, repairs=repairs, scan=memory)
 

@@ -228,6 +228,11 @@ def is_turn_scoped(kinds: Kinds, segment: Segment) -> bool:
     return kind_of(kinds, segment).retention is Retention.EPHEMERAL and not segment.pinned
 
 
+def is_users_message(kinds: Kinds, segment: Segment) -> bool:
+    """Whether the user said this: a message, not a file beside it, a result or a summary."""
+    return segment.role is Role.USER and kind_of(kinds, segment).retention is Retention.CRITICAL
+
+
 def recoverable(kinds: Kinds, segment: Segment) -> bool:
     """Whether the full text can be recovered: what the segment says, else what its kind says."""
     if segment.recover is None:

@@ -40,7 +40,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     stands where it came until the next cut; elsewhere it would lose its authority, so it replaces the old one
     at once, at a recorded cut.
     With `remind`, lowered passages that a prompt is about are quoted before it (`lamina.core.remind`).
-    `tools` has what the caller decided about the results of single tools (`lamina.core.tool_rules`).
+    `tools` has what the caller decided about the results of single tools (`lamina.core.tool_rules`). With
+    `keep_users` the user's messages count as pinned: no cut lowers them, and no digest stands for them.
     """
 
     layout: Layout = _IN_PLACE
@@ -58,6 +59,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     late_system: bool = True
     remind: bool = True
     tools: ToolRules = {}
+    keep_users: bool = False
 
     def __post_init__(self) -> None:
         """Give the wording the table of kinds of these options: all stages must use the same one."""

@@ -25,6 +25,7 @@ from lamina.core.entries import (
     omit,
 )
 from lamina.core.hashing import SETTLED_AT, SegmentNames, parts_digest
+from lamina.core.kinds import is_users_message
 from lamina.core.text.tags import strip_tags
 from lamina.core.values import OWN_ORIGIN, Entry, Ledger, Part, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.waiting_calls import WaitingCalls
@@ -98,14 +99,16 @@ def repair(
     repairs: Repairs = AS_IS,
     memory: ScanMemory | None = None,
     ends: bool = True,
+    keep_users: bool = False,
 ) -> tuple[list[Entry], dict[Ref, str]]:
     """Entries for a log, all in full or omitted with a reason, and the repairs that are new to the ledger.
 
     `memory` is brought up to date. `ends`: the request ends with this log; otherwise more of it follows.
+    With `keep_users`, the entries of the user's messages are pinned.
     """
     if memory is None:
         memory = ScanMemory()
-    scan = _Scan(ledger, wording, repairs, memory)
+    scan = _Scan(ledger, wording, repairs, memory, keep_users=keep_users)
     for segment in log:
         scan.take(segment)
     if ends:
@@ -134,7 +137,10 @@ class _Scan:
     `last_segment` came last, sent or not.
     """
 
-    def __init__(self, ledger: Ledger, wording: Wording, repairs: Repairs, memory: ScanMemory) -> None:
+    def __init__(
+        self, ledger: Ledger, wording: Wording, repairs: Repairs, memory: ScanMemory, *, keep_users: bool
+    ) -> None:
+        self.keep_users = keep_users
         self.ledger = ledger
         self.wording = wording
         self.repairs = repairs
@@ -223,6 +229,8 @@ class _Scan:
         _validate(segment)
         sent = parts_digest(segment.role, segment.parts)
         named = self.memory.names.name(segment, sent)
+        if self.keep_users and is_users_message(self.wording.kinds, segment):
+            segment = msgspec.structs.replace(segment, pinned=True)
         entry = Entry(
             segment=segment,
             ref=named.ref,

@@ -66,6 +66,9 @@ answer (`fit_request`, sessions, the other adapters), handles are shown.
 RemindMode = Literal["auto", "off"]
 """Whether lowered passages that a prompt is about are quoted before it, or only recalled by the model."""
 
+UsersMode = Literal["quoted", "kept"]
+"""Whether old messages of the user may go under digests, which quote them, or are always sent whole."""
+
 WindowChoice = Literal["model", "price"]
 """How much of a conversation stands in a request: all that the model's window holds, or what is worth its
 price."""
@@ -91,9 +94,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     **What is lowered, and what stands in its place.** `tools` has rules for the results of single tools:
     "whole" (they stay whole as long as the room allows), "short" (they go first) or "never" (nothing of them
-    is kept in digests and reminders). `order` is the order of cuts, `kinds` the
-    table of kinds, `wording` the words for what was lowered. `layout` says where a session puts what it adds;
-    a request that comes whole keeps its own order.
+    is kept in digests and reminders). With `users="kept"` every message of the user is sent as it came, and
+    what does not fit beside them raises BudgetExceeded. `order` is the order of cuts, `kinds` the table of
+    kinds, `wording` the words for what was lowered. `layout` says where a session puts what it adds; a
+    request that comes whole keeps its own order.
 
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
     again what was lowered, and `remind` whether lowered passages that a prompt is about are quoted before it.
@@ -118,6 +122,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     breakpoints: Breakpoints = "auto"
     recall: RecallChoice = "auto"
     remind: RemindMode = "auto"
+    users: UsersMode = "quoted"
     tools: Mapping[str, str] = {}
     load_tools: tuple[str, ...] | None = None
     keep: Keep = "lowered"
@@ -255,6 +260,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "kinds": self.kinds,
             "window": self.find_window(),
             "remind": self.remind == "auto",
+            "keep_users": self.users == "kept",
             "tools": self.tools,
         }
         return {name: value for name, value in options.items() if value is not None}
@@ -377,6 +383,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "window": get_args(WindowChoice),
     "recall": get_args(RecallChoice),
     "remind": get_args(RemindMode),
+    "users": get_args(UsersMode),
     "keep": get_args(Keep),
 }
 """The fields that hold one of a few words."""

@@ -93,8 +93,9 @@ MIRROR = Options(
     ),
     wording=Wording(handles=False),
     order=oldest_first,
+    keep_users=True,
 )
-"""How that system builds a request. Its users' messages are pinned: `read(pin_users=True)`."""
+"""How that system builds a request."""
 
 
 class AgentCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,21 +108,21 @@ class AgentCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def read(payload: bytes | str, *, pin_users: bool = False, options: Options = MIRROR) -> AgentCheckpoint:
+def read(payload: bytes | str, *, options: Options = MIRROR) -> AgentCheckpoint:
     """Read a checkpoint: version 1, or a form from before there were versions."""
     try:
         plain = msgspec.json.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _bad_checkpoint(f"it is not JSON: {error}") from None
-    return _read_fields(_checkpoint_fields(plain), pin_users=pin_users, options=options)
+    return _read_fields(_checkpoint_fields(plain), options=options)
 
 
-def read_state(plain: Any, *, pin_users: bool = False, options: Options = MIRROR) -> AgentCheckpoint:
+def read_state(plain: Any, *, options: Options = MIRROR) -> AgentCheckpoint:
     """Read a checkpoint's state alone: `{"messages": [...], "metadata": {...}}`; both may be missing."""
     if not isinstance(plain, dict):
         raise _bad_checkpoint(f"a state that is a {type(plain).__name__}")
     fields = {"messages": plain.get("messages", []), "metadata": plain.get("metadata")}
-    return _read_fields(fields, pin_users=pin_users, options=options)
+    return _read_fields(fields, options=options)
 
 
 def write(log: Iterable[Segment], *, metadata: Mapping[str, Any] | None = None, run: str = "") -> bytes:
@@ -225,12 +226,12 @@ def _checkpoint_fields(plain: Any) -> dict[str, Any]:
             raise _bad_checkpoint("checkpoint payload is missing version")
 
 
-def _read_fields(fields: Mapping[str, Any], *, pin_users: bool, options: Options) -> AgentCheckpoint:
+def _read_fields(fields: Mapping[str, Any], *, options: Options) -> AgentCheckpoint:
     """A checkpoint from its fields. What cannot be used of its metadata is dropped, with a note.
 
     An index that is no number, or past the last message, trims nothing.
     """
-    log = _read_log(fields.get("messages"), pin_users=pin_users)
+    log = _read_log(fields.get("messages"))
     notes: list[str] = []
     metadata = fields.get("metadata")
     if not isinstance(metadata, dict | None):
@@ -253,8 +254,7 @@ def _read_fields(fields: Mapping[str, Any], *, pin_users: bool, options: Options
     )
 
 
-def _read_log(messages: Any, *, pin_users: bool) -> tuple[Segment, ...]:
-    """The log of the messages. `pin_users` pins what users said: that system never trims it."""
+def _read_log(messages: Any) -> tuple[Segment, ...]:
     if not isinstance(messages, list):
         raise _bad_checkpoint("messages are missing")
     try:
@@ -264,14 +264,7 @@ def _read_log(messages: Any, *, pin_users: bool) -> tuple[Segment, ...]:
     # indices count messages, so one that is missing would move them all
     if result.skipped:
         raise _bad_checkpoint(f"message {result.skipped[0]} has no role and content that are known")
-    if not pin_users:
-        return result.log
-    log = []
-    for segment in result.log:
-        if segment.role is Role.USER:
-            segment = msgspec.structs.replace(segment, pinned=True)  # noqa: PLW2901 - the same, pinned
-        log.append(segment)
-    return tuple(log)
+    return result.log
 
 
 def _is_reply_or_result(entry: Entry) -> bool:
