@@ -231,6 +231,13 @@ def test_explain_prints_a_table_and_a_bar_for_each_layer(tmp_path: Path) -> None
     assert price.startswith("input: $0.")
 
 
+def test_explain_says_what_was_inferred_of_the_model_and_no_price(tmp_path: Path) -> None:
+    done = run("explain", saved(tmp_path, {"model": "gpt-7", "messages": [HELLO]}))
+    like = "window, tokens and cache as gpt-6.1-sol's, since gpt-7 is on no list; prices not known"
+    assert done.out.splitlines().count(like) == 1
+    assert "$" not in done.out
+
+
 def test_explain_reads_a_ledger_and_writes_none(tmp_path: Path) -> None:
     path, ledger = saved(tmp_path, long_session(12)), tmp_path / "ledger.json"
     window = ("--window", "5000", "--ledger", ledger)

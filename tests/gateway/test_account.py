@@ -232,6 +232,23 @@ def test_a_window_that_long_answers_make_small_says_so() -> None:
         assert remark.endswith("shorter answers (max_tokens)") is is_told
 
 
+def test_the_closing_lines_say_what_was_inferred_of_a_model_and_no_price() -> None:
+    like = (
+        "as claude-opus-5-5's, since claude-opus-6 is on no list; prices not known; the largest request had "
+    )
+    for source, said in (
+        ("model", "the nearest model's; window, tokens and cache "),
+        ("set", "as it was set; tokens and cache "),
+    ):
+        asked = answer(model="claude-opus-6", dialect="anthropic", window=64_000, window_source=source)
+        account = account_of(asked, asked)
+        lines = account.write_lines()
+        assert f"window of claude-opus-6: 64,000 tokens, {said}{like}1,000" in lines
+        assert account.cost is None
+        assert "$" not in "".join(lines)
+    assert "on no list" not in "".join(account_of(answer(window=9_000, window_source="model")).write_lines())
+
+
 def test_a_fork_goes_on_where_its_conversation_was() -> None:
     """A client that changes its last message each time has one conversation, and reads its cache."""
     account = account_of(

@@ -179,3 +179,24 @@ def test_it_says_of_the_window_what_run_says_in_its_first_line(tmp_path: Path) -
         done = run("doctor", "--json", "--store", tmp_path / "g.db", "claude", *options)
         [window] = [line for line in json.loads(done.out)["lines"] if line["subject"] == "window"]
         assert window["text"].startswith(beginning)
+
+
+@pytest.mark.usefixtures("forbid_network")
+def test_it_says_what_was_inferred_of_the_models_in_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = [("claude-opus-6", "anthropic"), ("my-model", "anthropic"), ("nobody-1", ""), ("gpt-5", "")]
+    events = [{"event": "answered", "model": name, "dialect": dialect} for name, dialect in asked]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    (tmp_path / "gateway.toml").write_text(
+        f'journal = "{tmp_path}/log.jsonl"\n'
+        '[upstreams.own]\nurl = "http://127.0.0.1:1"\nprofile = "anthropic"\n'
+    )
+    _, lines = lines_of("--settings", "gateway.toml")
+    assert lines["model claude-opus-6"]["text"] == (
+        "window, tokens and cache as claude-opus-5-5's, since claude-opus-6 is on no list; prices not known"
+    )
+    assert "since my-model is on no list" in lines["model my-model"]["text"]
+    assert lines["model nobody-1"]["text"] == "neither its window nor its prices are known"
+    assert "model gpt-5" not in lines

@@ -146,6 +146,7 @@ def test_a_window_says_where_it_comes_from() -> None:
     refused = choose_window(upstream, "nobody-knows-it", 33_000, served_window=55_000)
     assert refused == ChosenWindow(33_000, "refusal")
     assert choose_window(upstream, "gpt-5", None).source == "model"
+    assert choose_window(upstream, "gpt-7", None).source == "model"
     own = msgspec.structs.replace(upstream, policy=Policy(budget=44_000))
     assert choose_window(own, "gpt-5", None) == ChosenWindow(44_000, "set")
 

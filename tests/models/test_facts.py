@@ -152,7 +152,9 @@ def test_a_name_that_nobody_listed_is_served_as_the_nearest_and_its_prices_are_n
     limits = (found.window, found.total, found.output, found.minimum, found.binding, found.family)
     assert limits == (row.window, row.total, row.output, row.minimum, row.binding, row.family)
     assert (found.prices, found.tiers, found.off_peak) == (Prices(), (), None)
-    assert found.describe_inferred("window").startswith(f"window as {nearest}'s")
+    assert found.describe_inferred().startswith(
+        f"window, tokens and cache as {nearest}'s, since {found.name} "
+    )
     rules = rules_for(written)
     assert rules.name == rules_for(nearest).name
     assert rules.read_share(written) == rules.read_share(nearest)
@@ -209,10 +211,12 @@ def test_of_a_name_that_says_nothing_the_dialect_says_the_provider() -> None:
 
 def test_what_was_inferred_is_said_with_the_request() -> None:
     request = {"model": "claude-opus-6", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
-    said = "window, tokens, cache as claude-opus-5-5's, since claude-opus-6 is on no list; prices not known"
+    said = (
+        "window, tokens and cache as claude-opus-5-5's, since claude-opus-6 is on no list; prices not known"
+    )
     assert said in fit_request(request, dialect="anthropic").envelope.notes
     own = fit_request(request, dialect="anthropic", budget=9_000).envelope.notes
-    assert [note for note in own if "claude-opus-5-5" in note] == [said.removeprefix("window, ")]
+    assert [note for note in own if "claude-opus-5-5" in note] == [said.replace("window, tokens", "tokens")]
     known = fit_request({**request, "model": "claude-opus-5-5"}, dialect="anthropic").envelope.notes
     assert not [note for note in known if "on no list" in note]
 

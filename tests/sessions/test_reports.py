@@ -42,6 +42,19 @@ async def test_a_request_is_compared_with_the_one_that_was_sent_before_the_resta
 
 
 @awaited
+@pytest.mark.parametrize(
+    ("setting", "inferred"),
+    [({}, "window, tokens and cache"), ({"budget": Budget(window=9_000)}, "tokens and cache")],
+)
+async def test_what_was_inferred_of_the_model_is_said(setting: dict[str, Any], inferred: str) -> None:
+    async with opened(MemoryStore(), model="claude-opus-6", **setting) as session:
+        await session.ask("Go on.")
+        await session.build()
+        said = f"{inferred} as claude-opus-5-5's, since claude-opus-6 is on no list; prices not known"
+        assert [note for note in session.explain().notes if "on no list" in note] == [said]
+
+
+@awaited
 async def test_another_model_tool_or_dialect_after_a_restart_is_reported_as_such() -> None:
     store = MemoryStore()
     await reopened(store, model="gpt-5", system="Be brief.")

@@ -168,7 +168,7 @@ def _check_user_settings() -> Iterator[CheckLine]:
     else:
         yield ok("settings", "nothing is set; the defaults hold")
     if settings.model:
-        yield from check_models([settings.model])
+        yield from check_models([(settings.model, settings.dialect)])
 
 
 def _check_store(arguments: argparse.Namespace) -> CheckLine:

@@ -226,20 +226,22 @@ def check_gateway(settings: GatewaySettings, environment: Mapping[str, str]) -> 
     else:
         yield _describe_journal(path)
     if path is not None and path.exists():
-        yield from check_models(str(event["model"]) for event in read_journal(path) if event.get("model"))
+        yield from check_models(
+            (str(event["model"]), str(event.get("dialect", "")))
+            for event in read_journal(path)
+            if event.get("model")
+        )
 
 
-def check_models(names: Iterable[str]) -> Iterator[CheckLine]:
-    """Say of each model that no table has what is taken from the nearest one."""
-    for name in sorted(set(names)):
-        facts = model_or_none(name)
+def check_models(names: Iterable[tuple[str, str]]) -> Iterator[CheckLine]:
+    """Say of each model, with its dialect, what is taken from the nearest one since no table has it."""
+    for name, dialect in sorted(dict(sorted(names)).items()):
+        facts = model_or_none(name, dialect=dialect)
         step = f"if that is wrong, say what is right in a file that {VARIABLE} names"
         if facts is None:
             yield remark(f"model {name}", "neither its window nor its prices are known", next_step=step)
         elif facts.inferred:
-            yield remark(
-                f"model {name}", facts.describe_inferred("window", "tokens", "cache"), next_step=step
-            )
+            yield remark(f"model {name}", facts.describe_inferred(), next_step=step)
 
 
 def _describe_journal(path: Path | None) -> CheckLine:

@@ -179,9 +179,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         facts = model_or_none(model, dialect=dialect)
         if facts is None:
             return ""
-        if self.own_budget is not None:
-            return facts.describe_inferred("tokens", "cache")
-        return facts.describe_inferred("window", "tokens", "cache")
+        return facts.describe_inferred(window=self.own_budget is None)
 
     def find_counter(self, model: str) -> Counter:
         """The counter, or else the best one for the model."""

@@ -29,6 +29,7 @@ from lamina.core.cut_target import PRICING, USUAL_PART
 from lamina.core.values import Preference
 from lamina.dialects.usage import Usage, count_noun
 from lamina.gateway.journal import decode_event
+from lamina.models.facts import model_or_none
 
 _ENDS = ("answered", "answered without usage", "unanswered")
 """Events after which a request that was sent is done with."""
@@ -159,6 +160,7 @@ class GatewayAccount:
             reserve = max(reserve, last.reserve)
         self._windows[answer.model] = _UsedWindow(
             model=answer.model,
+            dialect=answer.dialect,
             tokens=answer.window,
             source=answer.window_source,
             largest=largest,
@@ -361,6 +363,7 @@ class _UsedWindow(msgspec.Struct, frozen=True, kw_only=True):
     """The window that the requests to a model were fitted into, where it comes from, and the largest one."""
 
     model: str
+    dialect: str
     tokens: int
     source: str
     largest: int
@@ -373,6 +376,12 @@ class _UsedWindow(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         source = _SOURCES.get(self.source, self.source)
+        facts = model_or_none(self.model, dialect=self.dialect)
+        if facts is not None and facts.inferred:
+            is_nearest = self.source == "model"
+            if is_nearest:
+                source = "the nearest model's"
+            source = f"{source}; {facts.describe_inferred(window=is_nearest)}"
         kept_free = ""
         if self.is_for_answers:
             kept_free = f"; {self.reserve:,} of them are kept free for the answer"

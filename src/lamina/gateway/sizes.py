@@ -34,9 +34,8 @@ class ChosenWindow(NamedTuple):
     """The window that a request was fitted into, where it comes from, and what of it is left for the answer.
 
     The source is `set` by the settings or --window, the `refusal` of a longer request that named it, the
-    list of a `server`, the table of models (`model`), or nowhere (`unknown`): then it is the default. Of a
-    model that no table has, it says in words whose window that is. `reserve` is 0 for a request that was not
-    fitted: nobody asked how long its answer may be.
+    list of a `server`, the table of models (`model`), or nowhere (`unknown`): then it is the default.
+    `reserve` is 0 for a request that was not fitted: nobody asked how long its answer may be.
     """
 
     tokens: int
@@ -122,10 +121,9 @@ def choose_window(
         return ChosenWindow(window, "set")
     if served_window:
         return ChosenWindow(window, "server")
-    facts = model_or_none(model, dialect=dialect)
-    if facts is None:
+    if model_or_none(model, dialect=dialect) is None:
         return ChosenWindow(window, "unknown")
-    return ChosenWindow(window, facts.describe_inferred("") or "model")
+    return ChosenWindow(window, "model")
 
 
 @lru_cache(maxsize=256)

@@ -137,12 +137,12 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     like: str = ""
     inferred: bool = False
 
-    def describe_inferred(self, *facts: str) -> str:
-        """Which of its `facts` are those of another model, in words; "" if none is."""
+    def describe_inferred(self, *, window: bool = True) -> str:
+        """What of it is another model's, with the `window` or without it, in words; "" if nothing is."""
         if not self.inferred:
             return ""
-        what = ", ".join(facts)
-        return f"{what} as {self.like}'s, since {self.name} is on no list; prices not known".lstrip()
+        what = "window, tokens and cache" if window else "tokens and cache"
+        return f"{what} as {self.like}'s, since {self.name} is on no list; prices not known"
 
     @property
     def budget(self) -> Budget:

@@ -109,6 +109,8 @@ class RequestBuilder:
         self.head = defer_head_tools(own_head.head, setup, self.dialect, policy)
         self.unsupported = own_head.left
         self.budget = budget_for(setup, policy, self.dialect, self.head)
+        own_policy = msgspec.structs.replace(policy, budget=setup.budget)
+        self._inferred = own_policy.describe_inferred(setup.model, dialect=self.dialect.name)
         self.counter = policy.find_counter(setup.model)
         self._drop_block = True
         self.breakpoints = policy.breakpoints
@@ -227,6 +229,8 @@ class RequestBuilder:
             envelope = self._cut_for_freshness(envelope, log, state, relevance)
         trace.record_fit(tokens=envelope.tokens, cut=envelope.cut)
         trace.end()
+        if self._inferred:
+            envelope = msgspec.structs.replace(envelope, notes=(*envelope.notes, self._inferred))
         return settle_repairs(envelope, self.dialect, before=state.ledger.mark, memo=self._memo)
 
     def render(self, envelope: Envelope, *, before: SentMark | None, cut: Cut | None) -> dict[str, Any]:
