@@ -141,8 +141,9 @@ def test_providers_that_speak_anthropics_api_take_its_markers(model: str) -> Non
     assert taken(cache.send(stream("S@5m u0@5m", model=model, tokens=600))) == (0, 1200, 0, 0)
     within = cache.send(stream(f"S {words}@5m", model=model, tokens=600))
     assert taken(within) == (1200, 19 * 600, 0, 0)
-    beyond = cache.send(stream(f"S {words} v0@5m".replace("v", "a"), model=model, tokens=600), at=301)
+    beyond = cache.send(stream(f"S u0 {words.replace('u', 'a')}@5m", model=model, tokens=600))
     assert beyond.read == 0
+    assert cache.send(stream("S@5m u0@5m", model=model, tokens=600), at=301).read == 0
 
 
 def test_qwen_caches_nothing_below_its_minimum() -> None:

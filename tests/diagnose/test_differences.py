@@ -20,6 +20,7 @@ from lamina.diagnose.values import SETTING_CAUSES
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
 from lamina.fitting import fit_request
+from tests.caches.streams import stream
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 LONG = "The importer reads one table after the other. " * 120
@@ -176,6 +177,36 @@ def test_what_is_kept_is_what_the_simulated_cache_reads() -> None:
     assert difference.lost == before.tokens - difference.kept
     assert difference.price is not None
     assert difference.price > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "dialect", "kept", "lost", "expires", "dollars"),
+    [
+        ("deepseek-flash", "openai_chat", 0, 8_000, False, 0.30 - 0.006),  # whole units, at a busy hour
+        ("kimi-k3", "openai_chat", 3_000, 5_000, True, 3.00 - 0.30),
+        ("qwen3.8-max", "openai_chat", 3_000, 5_000, False, 2.00 - 0.40),
+        ("qwen3.8-max", "anthropic", 2_000, 6_000, True, 2.50 - 0.20),
+        ("minimax-m3", "openai_chat", 3_000, 5_000, False, 0.30 - 0.06),
+        ("minimax-m3", "anthropic", 2_000, 6_000, True, 0.375 - 0.06),
+        ("glm-5.3", "openai_chat", 3_000, 5_000, False, 1.40 - 0.26),
+        ("gpt-6.1-sol", "openai_responses", 2_000, 6_000, False, 5.00 - 0.10),  # markers of 12 hours
+    ],
+)
+def test_what_an_edit_costs_at_each_provider(
+    model: str, dialect: str, kept: int, lost: int, *, expires: bool, dollars: float
+) -> None:
+    """Blocks of 2,000 tokens; the edited one begins as before, with 1,000 of them."""
+    rules = rules_for(model, dialect=dialect)
+    mark = {"breakpoints": "@5m", "tail": "@12h"}.get(rules.match, "")
+    before, edited, longer = (
+        stream(words.replace("+", mark), model=model, tokens=2_000)
+        for words in ("S+ u1 a1 u2+", "S+ u9 a1 u2+", "S+ u1 a1 u2 a2 u3+")
+    )
+    difference = diff(before, edited, rules=rules)
+    assert (difference.cause, difference.kept, difference.lost) == ("edited", kept, lost)
+    assert difference.price == pytest.approx(lost * dollars / 1e6)
+    assert diff(before, longer, rules=rules).continues
+    assert diff(before, longer, rules=rules, gap=301).cause == ("expired" if expires else "none")
 
 
 @pytest.mark.parametrize(("gap", "cause"), [(0.0, "none"), (299.0, "none"), (301.0, "expired")])

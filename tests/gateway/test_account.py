@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -211,6 +212,38 @@ def test_a_recall_costs_and_would_not_have_been_there_without() -> None:
     assert with_recall.cost_without == pytest.approx(
         sum_prices(Usage(input=4_000, output=10), Usage(input=6_000, cached=4_000, output=10))
     )
+
+
+MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("model", "dialect", "hour", "read", "new", "output"),  # USD for a million tokens
+    [
+        ("deepseek-flash", "openai_chat", 2, 0.006, 0.30, 1.20),
+        ("deepseek-flash", "openai_chat", 5, 0.003, 0.15, 0.60),
+        ("kimi-k3", "openai_chat", 0, 0.30, 3.00, 15.00),
+        ("qwen3.8-max", "openai_chat", 0, 0.40, 2.00, 6.00),
+        ("qwen3.8-max", "anthropic", 0, 0.20, 2.50, 6.00),
+        ("minimax-m3", "openai_chat", 0, 0.06, 0.30, 1.20),
+        ("minimax-m3", "anthropic", 0, 0.06, 0.375, 1.20),
+        ("glm-5.3", "openai_chat", 0, 0.26, 1.40, 4.40),
+        ("gpt-6.1-sol", "openai_responses", 0, 0.10, 2.50, 10.00),
+    ],
+)
+def test_each_provider_has_its_account_with_and_without_lamina(
+    model: str, dialect: str, hour: int, *, read: float, new: float, output: float
+) -> None:
+    """100,000 tokens, then 130,000 that a cut makes 60,000, of which 20,000 are read."""
+    is_billed = dialect in ("anthropic", "openai_responses")
+    at = {"model": model, "dialect": dialect, "at": MONDAY.replace(hour=hour).timestamp(), "output": 10_000}
+    first = answer(**at, input=100_000, written=100_000 * is_billed)
+    second = answer(
+        **at, input=60_000, cached=20_000, written=40_000 * is_billed, full=130_000, new=30_000, cut=True
+    )
+    account = account_of(first, second)
+    assert account.cost == pytest.approx(0.1 * new + 0.02 * read + 0.04 * new + 0.02 * output)
+    assert account.cost_without == pytest.approx(0.1 * new + 0.1 * read + 0.03 * new + 0.02 * output)
 
 
 def test_a_window_that_is_too_small_is_told() -> None:
