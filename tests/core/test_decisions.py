@@ -7,7 +7,6 @@ import pytest
 from lamina import Form, build
 from lamina.core import text_of
 from lamina.core.text.clipping import clip, clip_lines, shorten, truncate
-from lamina.core.text.outline import looks_tabular, outline_csv
 from lamina.core.text.spoken_messages import SpokenMessage
 from lamina.core.text.user_words import AROUND_MESSAGE, SpokenMessages, quote_messages
 from lamina.segments import assistant, file, user
@@ -129,34 +128,3 @@ def test_long_messages_share_the_room_and_none_is_left_out() -> None:
         quoted = quote_messages(talk, share * len(names))
         assert sorted(quoted) == [0, 1, 2, 3, 4], share
         assert all(len(message.text) + AROUND_MESSAGE <= share for message in quoted.values())
-
-
-# Rows
-
-
-def test_one_row_below_its_head_is_a_table() -> None:
-    shortened = outline_csv("id,name,note\n1,box," + "long words " * 30, limit=200)
-    assert shortened.split("\n")[:3] == [
-        "1 row, 3 columns",
-        "first 1 row hold id: integer; name: text; note: text",
-        "id,name,note",
-    ]
-
-
-def test_a_single_line_is_no_table() -> None:
-    text = "id,name,note" * 40
-    assert outline_csv(text, limit=200) == clip(text, 200)
-
-
-@pytest.mark.parametrize(
-    ("lines", "is_table"),
-    [
-        (["a,b,c", "1,2,3", "4,5,6", "7,"], True),
-        (["a,b,c", "1,2,3", "4,5"], False),
-        (["a,b", "1,2", "4,5", "7,"], False),
-        (["a,b,c", "1,2,3", "4,5", "7,"], False),
-        (["a,b,c", '1,"2,2",3', "4,5,6", ""], True),
-    ],
-)
-def test_three_rows_of_three_columns_look_like_a_table(lines: list[str], *, is_table: bool) -> None:
-    assert looks_tabular(lines, ",") is is_table

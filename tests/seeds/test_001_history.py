@@ -87,10 +87,9 @@ def test_s1_44_old_results_keep_what_names_them() -> None:
     ]
     made = compact({"type": "local_search", "documents": docs})
     assert all(f"Doc {i}" in made and f"notes/{i}.md" in made for i in range(3))
-    assert "array of 3 objects" in made
     assert len(made) < 1_200
     one = compact(docs[0] | {"content": "a {nested} } brace. " * 200})
-    assert '"path": "notes/0.md"' in one
+    assert '"path":"notes/0.md"' in one
     assert 'recall("kaaaaaaaaaaaaaaaa")' in one
 
 

@@ -1,33 +1,8 @@
-"""What a shortened text shows first: definitions before docstrings, and rules that it would not show."""
+"""What is added to a shortened message: the rules that it would not show."""
 
 from __future__ import annotations
 
-from lamina.core.text.outline import outline_code
 from lamina.core.text.user_words import add_rules
-
-NAMES = ("load", "save", "send", "read", "close")
-METHODS = [f"    def {name}(self) -> None:\n        run_it_now('{name}', 1)\n" for name in NAMES]
-CODE = "\n".join(['"""What the file is for, in one line."""', "", "class Box:", *METHODS])
-
-
-def test_definitions_are_shown_before_docstrings() -> None:
-    """The docstring of a file is its first line, and no definition has less indent."""
-    docstring_alone_is_missing = False
-    for limit in range(150, 300, 5):
-        shown = outline_code(CODE, limit=limit)
-        is_complete = all(f"def {name}(" in shown for name in NAMES)
-        if '"""' in shown:
-            assert is_complete, limit
-        elif is_complete:
-            docstring_alone_is_missing = True
-    assert docstring_alone_is_missing
-
-
-def test_docstrings_are_no_definitions() -> None:
-    """Of a file with one function, head and tail say more than an outline."""
-    text = '"""What it does."""\n\ndef load() -> None:\n    """Load it."""\n' + "    run(1)\n" * 60
-    assert "run(1)" in outline_code(text, limit=200)
-
 
 RULE = "Always answer in French."
 OTHER = "Never touch the folder legacy."

@@ -258,7 +258,7 @@ def _find_definitions(text: str, count: int) -> list[tuple[int, str]]:
     marks: list[tuple[int, str]] = []
     outline = _Outline()
     for signature in find_signatures(text):
-        if signature.documents or signature.line > count:
+        if signature.line > count:
             continue
         outline.leave(signature.indent)
         marks.append((signature.line - 1, outline.path()))

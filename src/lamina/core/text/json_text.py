@@ -1,23 +1,20 @@
-"""What a JSON text holds, in a few words: the keys of objects, the types of rows, the first table.
+"""JSON, decoded only if it is not nested too deeply, and written with what is long in it shortened.
 
-JSON is decoded only if it is not nested too deeply. At which depth a decoder gives up depends on the
-interpreter and on the stack of its caller, and bytes that are sent or kept must not depend on either. So
-whatever decodes JSON for them asks `decode_json`. How much is shown is not decided here.
+At which depth a decoder gives up depends on the interpreter and on the stack of its caller, and bytes that
+are sent or kept must not depend on either. So whatever decodes JSON for them asks `decode_json`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence, Sized
+from collections.abc import Sized
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 _DEEPEST = 64  # deeper JSON is not parsed: where the interpreter gives up depends on its stack
 _MOST_ITEMS = 12  # items of a value that are shown
 _MOST_CHARACTERS = 100  # characters of a string or number that are shown
-_LONGEST_PATH = 200
-_ITEM = "(item)"  # stands for the key of what is not an object
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 DEEPEST_ARGUMENTS = 200
@@ -33,13 +30,6 @@ class JsonNumber(str):
     __slots__ = ()
 
 
-class JsonTable(NamedTuple):
-    """An array of objects inside a value, and where it is: `.response.items`."""
-
-    path: str
-    rows: list[Any]
-
-
 def parse_json(text: str) -> Any:
     """A JSON value with its numbers as written, or None if the text is not JSON or nested too deeply."""
     return decode_json(
@@ -47,65 +37,11 @@ def parse_json(text: str) -> Any:
     )
 
 
-def describe_value(value: Any) -> str:
-    """What a value is: `object of 2 {"a", "b"}` or `array of 9 objects {"a": number}`.
-
-    Short values are shown as they are.
-    """
-    match value:
-        case dict():
-            keys = ", ".join(quote_json(key) for key in islice(value, _MOST_ITEMS))
-            return f"object of {len(value):,} {{{keys}}}"
-        case [dict(), *_]:
-            return f"array of {len(value):,} objects {{{describe_keys(value)}}}"
-        case list():
-            return f"array of {len(value):,} {abbreviate_value(value)}"
-        case _:
-            return abbreviate_value(value)
-
-
-def describe_keys(rows: Sequence[Any]) -> str:
-    """The keys of all objects of an array, with the types of their values, in order of appearance.
-
-    `[{"a": 1}, {"a": null, "b": "x"}]` gives `"a": number | null; "b": string`. What is not an object in the
-    array is described under `(item)`.
-    """
-    types_by_key: dict[str, dict[str, None]] = {}
-    for row in rows:
-        fields = row if isinstance(row, dict) else {_ITEM: row}
-        for key, value in fields.items():
-            types_by_key.setdefault(key, {})[_type_name(value)] = None
-    descriptions = []
-    for key, types in types_by_key.items():
-        shown_key = key if key == _ITEM else quote_json(key)
-        descriptions.append(f"{shown_key}: {' | '.join(types)}")
-    return "; ".join(descriptions)
-
-
-def find_first_table(value: Any, *, path: str = "", depth: int = 3) -> JsonTable:
-    """The first array of objects inside a value; a table without rows if there is none.
-
-    In `{"meta": {}, "response": {"items": [{"id": 1}]}}` it is the array at `.response.items`.
-    """
-    match value:
-        case [dict(), *_]:
-            return JsonTable(path, value)
-        case dict() if depth:
-            for key, item in value.items():
-                item_path = f"{path}.{key}"[:_LONGEST_PATH]
-                table = find_first_table(item, path=item_path, depth=depth - 1)
-                if table.rows:
-                    return table
-        case _:
-            pass
-    return JsonTable(path, [])
-
-
-def abbreviate_value(value: Any, depth: int = 3) -> str:
+def abbreviate_value(value: Any, depth: int = 4) -> str:
     """Compact JSON; what is long or deep in it is counted instead.
 
-    In `{"a":{"b":{"c":object of 2}}}` the innermost object is only counted, and the last item of a long list
-    may be `... 30 more`.
+    In `{"a":{"b":{"c":{"d":object of 2}}}}` the innermost object is only counted, and the last item of a long
+    list may be `... 30 more`.
     """
     match value:
         case JsonNumber():

@@ -1,9 +1,9 @@
-"""The compact text of one attachment or result: its structure, its first lines, and how much is left out.
+"""The compact text of one attachment or result: its structure, or both of its ends, and how much is left out.
 
-Code is shown by its definitions, Markdown by its headings, JSON and CSV by what the columns hold. Pure
-functions over strings, each linear in its input and never over its limit in characters. They know nothing of
-segments, tokens, tags or files: a file's name is only a hint at its syntax. What a run of turns comes down to
-is in `gist`.
+Code is shown by the lines that define something, Markdown by its headings, JSON with what is long in it
+shortened, anything else by its first and last lines. Pure functions over strings, each linear in its input
+and never over its limit in characters. They know nothing of segments, tokens, tags or files: a file's name is
+only a hint at its syntax. What a run of turns comes down to is in `gist`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii, split_words
 from lamina.core.text.clipping import (
@@ -22,18 +22,12 @@ from lamina.core.text.clipping import (
     left_out_marker,
     measure,
     shorten,
-    take_lines,
 )
-from lamina.core.text.code import Signature, find_signatures, is_definition, is_numbered
+from lamina.core.text.code import Signature, find_signatures, is_numbered
 from lamina.core.text.excerpts import count_names, list_first_names, read_names
-from lamina.core.text.json_text import (
-    abbreviate_value,
-    describe_keys,
-    describe_value,
-    find_first_table,
-    parse_json,
-    quote_json,
-)
+from lamina.core.text.json_text import abbreviate_value, parse_json, quote_json
+
+Syntax = Literal["code", "markdown", "json", "plain"]
 
 _SAMPLE_LINES, _SAMPLE_WIDTH = 200, 400  # lines, and characters of each, by which a syntax is recognised
 _FEWEST_SIGNATURES = 3  # definitions below which head and tail say more than an outline
@@ -42,27 +36,14 @@ _NAMES_OPENING = "\n[names: "  # what a list of names begins with; "]" ends it
 _CODE_SUFFIXES = (
     "c cc cpp cs cxx go h hpp java js jsx kt kts lua m mjs php pl py pyi rb rs scala sh swift ts tsx vue zig"
 )
-_SYNTAX_BY_SUFFIX = {
+_SYNTAX_BY_SUFFIX: dict[str, Syntax] = {
     **dict.fromkeys(split_words(_CODE_SUFFIXES), "code"),
     **dict.fromkeys(("md", "markdown", "mdx"), "markdown"),
     **dict.fromkeys(("json", "ipynb", "geojson"), "json"),
-    **dict.fromkeys(("tsv", "tab"), "tsv"),
-    "csv": "csv",
-    "log": "log",
+    **dict.fromkeys(("csv", "log", "tab", "tsv"), "plain"),
 }
-_DELIMITERS = {"csv": ",", "tsv": "\t", "ssv": ";"}
 
 _LONGEST_JSON = 2_000_000  # characters of JSON that are worth parsing for an outline
-_SAMPLE_ROWS = 200  # rows that are read to say what a column holds
-_LONGEST_CELL = 100  # characters of a cell that are read
-
-# What a column may hold, tried in order.
-_CELL_TYPES = (
-    ("integer", re.compile(r"[+-]?\d{1,30}", re.ASCII)),  # -12
-    ("number", re.compile(r"[+-]?\d{0,30}\.?\d{1,30}(?:[eE][+-]?\d{1,4})?", re.ASCII)),  # 1.5e-3
-    ("date", re.compile(r"\d{4}-\d\d-\d\d(?:[ T][\d:.+Z-]{1,32})?", re.ASCII)),  # 2026-03-01T12:00:00Z
-    ("boolean", re.compile(r"true|false", re.IGNORECASE | re.ASCII)),
-)
 
 PREVIEW, MOST = 200, 20
 """Characters of a section's preview, and sections shown, unless the caller says otherwise."""
@@ -112,7 +93,7 @@ class _Outline:
         self.name = name
 
     @cached_property
-    def syntax(self) -> str:
+    def syntax(self) -> Syntax:
         """The syntax by the suffix of its name, or by its first lines."""
         return _syntax_of_name(self.name) or _recognise_syntax(self.text)
 
@@ -125,46 +106,38 @@ class _Outline:
         """The text itself if it fits, else its structure, or whole lines from either end."""
         if len(self.text) <= limit:
             return self.text
+        outlined = ""
         if self.syntax == "code":
             outlined = _outline_signatures(self.text, self.signatures, limit)
-        else:
-            outlined = _outline_syntax(self.text, self.syntax, limit)
+        elif self.syntax == "markdown":
+            outlined = outline_sections(self.text, limit, limit, max(MOST, limit // 160))
+        elif self.syntax == "json":
+            outlined = _outline_json(self.text, limit)
         if 0 < len(outlined) <= limit:
             return outlined
         return clip_lines(self.text, limit=limit)
 
 
-def outline_code(text: str, *, limit: int) -> str:
-    """The signatures with their line numbers; if not all fit, the outermost ones.
+def _outline_signatures(text: str, signatures: Sequence[Signature], limit: int) -> str:
+    """The definitions with their line numbers; if not all fit, those with the least indent.
 
-    A row is `12: def load(path: str) -> Config:`, indented as in the source. With fewer than three
-    definitions, head and tail of the text say more.
+    A row is `12: def load(path: str) -> Config:`, indented as in the source. It is "" for a text with fewer
+    than three of them: head and tail say more.
     """
-    return _outline_signatures(text, find_signatures(text), limit)
-
-
-def _outline_signatures(text: str, found_signatures: list[Signature], limit: int) -> str:
-    definitions = [signature for signature in found_signatures if not signature.documents]
-    if len(text) <= limit or len(definitions) < _FEWEST_SIGNATURES:
-        return clip_lines(text, limit=limit)
+    if len(signatures) < _FEWEST_SIGNATURES:
+        return ""
     total_lines = text.count("\n") + 1
     room = limit - len(left_out_marker(total_lines, "lines"))
-    chosen = _choose_signatures(found_signatures, room)
-    rows = [_print_signature(signature) for signature in found_signatures if signature in chosen]
-    if not rows:
-        return clip_lines(text, limit=limit)
-    return "\n".join([*rows, left_out_marker(total_lines - len(rows), "lines")])
-
-
-def _choose_signatures(candidates: list[Signature], room: int) -> set[Signature]:
-    """The signatures that fit: definitions before docstrings, and those with the least indent first."""
     chosen: set[Signature] = set()
-    for signature in sorted(candidates, key=lambda candidate: (candidate.documents, candidate.indent)):
+    for signature in sorted(signatures, key=lambda candidate: candidate.indent):
         room -= len(_print_signature(signature)) + 1
         if room < 0:
             break
         chosen.add(signature)
-    return chosen
+    rows = [_print_signature(signature) for signature in signatures if signature in chosen]
+    if not rows:
+        return ""
+    return "\n".join([*rows, left_out_marker(total_lines - len(rows), "lines")])
 
 
 def _print_signature(signature: Signature) -> str:
@@ -173,20 +146,7 @@ def _print_signature(signature: Signature) -> str:
     return f"{signature.line}: {indent}{signature.text}"
 
 
-def _outline_syntax(text: str, syntax: str, limit: int) -> str:
-    """The outline of what is no code; "log" and everything unknown is shown by head and tail."""
-    match syntax:
-        case "markdown":
-            return outline_sections(text, limit, limit, max(MOST, limit // 160))
-        case "json":
-            return outline_json(text, limit=limit)
-        case "csv" | "ssv" | "tsv":
-            return outline_csv(text, limit=limit, delimiter=_DELIMITERS[syntax])
-        case _:
-            return clip_lines(text, limit=limit)
-
-
-def _syntax_of_name(name: str) -> str | None:
+def _syntax_of_name(name: str) -> Syntax | None:
     """The syntax that a file's suffix says; None if it has no suffix, or one that says nothing."""
     file_name = name.rpartition("/")[2]
     _, dot, suffix = file_name.rpartition(".")
@@ -195,8 +155,8 @@ def _syntax_of_name(name: str) -> str | None:
     return _SYNTAX_BY_SUFFIX.get(lower_ascii(suffix))
 
 
-def _recognise_syntax(text: str) -> str:
-    """The syntax of a text, by its first lines; "log" if they look like nothing else.
+def _recognise_syntax(text: str) -> Syntax:
+    """The syntax of a text, by its first lines.
 
     The order matters: a numbered listing of a Markdown file is code, and a line of code in a fenced block
     does not make a page code.
@@ -206,16 +166,13 @@ def _recognise_syntax(text: str) -> str:
     sample = _sample_lines(text)
     if is_numbered(sample):
         return "code"
-    for syntax, delimiter in _DELIMITERS.items():
-        if looks_tabular(sample[:20], delimiter):
-            return syntax
     plain_lines = [line for line, is_fenced in mark_fenced_lines(sample) if not is_fenced]
     share = len(plain_lines) // 50
-    if sum(map(is_definition, plain_lines)) >= max(3, share):
+    if len(find_signatures("\n".join(plain_lines))) >= max(_FEWEST_SIGNATURES, share):
         return "code"
     if sum(map(is_heading, plain_lines)) >= max(2, share):
         return "markdown"
-    return "log"
+    return "plain"
 
 
 def _has_json_ends(text: str) -> bool:
@@ -228,6 +185,26 @@ def _has_json_ends(text: str) -> bool:
     return first_character in ("{", "[") and last_character in ("}", "]")
 
 
+def _outline_json(text: str, limit: int) -> str:
+    """JSON without what is long or deep in it: on one line, else the first and last of its rows or keys.
+
+    It is "" for a text that is no JSON.
+    """
+    value = parse_json(text) if len(text) <= _LONGEST_JSON else None
+    if not value or not isinstance(value, list | dict):
+        return ""
+    marker = f"\n[... shortened from {count_units(measure(text), 'bytes')} ...]"
+    room = limit - len(marker)
+    shown = abbreviate_value(value)
+    if len(shown) > room:
+        if isinstance(value, dict):
+            rows = [f"{quote_json(key)}:{abbreviate_value(item)}" for key, item in value.items()]
+        else:
+            rows = [abbreviate_value(row) for row in value]
+        shown = clip_lines("\n".join(rows), limit=room)
+    return f"{shown}{marker}"
+
+
 def _sample_lines(text: str) -> list[str]:
     """The starts of the first lines.
 
@@ -236,117 +213,6 @@ def _sample_lines(text: str) -> list[str]:
     start = text[: _SAMPLE_LINES * _SAMPLE_WIDTH]
     lines = start.split("\n", _SAMPLE_LINES)[:_SAMPLE_LINES]
     return [line[:_SAMPLE_WIDTH] for line in lines]
-
-
-def outline_json(text: str, *, limit: int) -> str:
-    """Keys and types, then the first rows; a text that does not parse is shown by head and tail.
-
-    The outline of an array of objects begins with `JSON array of 200 rows` and `"id": number; "name":
-    string`.
-    """
-    if not limit < len(text) <= _LONGEST_JSON:
-        return clip_lines(text, limit=limit)
-    value = parse_json(text)
-    if isinstance(value, dict) and value:
-        return _outline_object(value, text, limit)
-    if isinstance(value, list) and value:
-        heading = [f"JSON array of {count_units(len(value), 'rows')}", clip(describe_keys(value), limit // 3)]
-        rows = map(abbreviate_value, value)
-        return _fill_rows(heading, rows, text, limit=limit, total=len(value), unit="rows")
-    return clip_lines(text, limit=limit)
-
-
-def _outline_object(value: dict[str, Any], text: str, limit: int) -> str:
-    """An object's keys; the rows of its first table too, where the keys leave room for them.
-
-    An answer of an API is often one object with a list in it, and the list is what was asked for.
-    """
-    title = f"JSON object of {count_units(len(value), 'keys')}"
-    widest_key = max(limit // 6, SMALLEST_PIECE)
-    keys = [clip(f"  {quote_json(key)}: {describe_value(item)}", widest_key) for key, item in value.items()]
-    table = find_first_table(value)
-    length_of_keys = sum(len(key) for key in keys) + len(keys)
-    if not table.rows or length_of_keys > limit // 2:
-        return _fill_rows([title], keys, text, limit=limit, total=len(keys), unit="keys")
-    heading = [title, *keys, clip(f"rows of {table.path}:", limit // 6)]
-    rows = map(abbreviate_value, table.rows)
-    return _fill_rows(heading, rows, text, limit=limit, total=len(table.rows), unit="rows")
-
-
-def outline_csv(text: str, *, limit: int, delimiter: str = ",") -> str:
-    """The number of rows and columns, what the columns hold, then the first rows as they are."""
-    rows = list(_join_quoted(text.rstrip("\n").split("\n"), "\n"))
-    if len(text) <= limit or len(rows) <= 1:
-        return clip_lines(text, limit=limit)
-    columns = _split_row(rows[0], delimiter)
-    sample = [_split_row(row, delimiter) for row in rows[1 : _SAMPLE_ROWS + 1]]
-    descriptions = [f"{name}: {_describe_column(sample, index)}" for index, name in enumerate(columns)]
-    heading = [
-        f"{count_units(len(rows) - 1, 'rows')}, {count_units(len(columns), 'columns')}",
-        clip(f"first {count_units(len(sample), 'rows')} hold {'; '.join(descriptions)}", limit // 3),
-        clip(rows[0], limit // 4),
-    ]
-    return _fill_rows(heading, rows[1:], text, limit=limit, total=len(rows) - 1, unit="rows")
-
-
-def looks_tabular(lines: Sequence[str], delimiter: str) -> bool:
-    """At least three rows of the same three or more columns; the last line may be cut off.
-
-    A comma between quotes is no border of a column: `1,"a, b",2` has three of them.
-    """
-    widths = [len(list(_join_quoted(line.split(delimiter), delimiter))) for line in lines[:-1]]
-    if len(widths) < 3 or widths[0] < 3:
-        return False
-    return len(set(widths)) == 1
-
-
-def _split_row(row: str, delimiter: str) -> list[str]:
-    """The cells of one row; a delimiter between quotes does not divide them."""
-    return list(_join_quoted(row.rstrip("\r").split(delimiter), delimiter))
-
-
-def _join_quoted(pieces: Iterable[str], glue: str) -> Iterator[str]:
-    """Pieces of a split text, joined again where the split fell between quotes: `"a` and `b"` as `"a,b"`."""
-    open_pieces: list[str] = []
-    quotes = 0
-    for piece in pieces:
-        open_pieces.append(piece)
-        quotes += piece.count('"')
-        if quotes % 2 == 0:
-            yield glue.join(open_pieces)
-            open_pieces.clear()
-    if open_pieces:
-        yield glue.join(open_pieces)
-
-
-def _describe_column(rows: Sequence[Sequence[str]], column: int) -> str:
-    """What a column holds: the first type of `_CELL_TYPES` that all its cells have, else "text".
-
-    Empty cells say nothing. A column of `12`, an empty cell and `7` holds integers.
-    """
-    cells = [row[column].strip('" ') for row in rows if column < len(row)]
-    values = {cell[:_LONGEST_CELL] for cell in cells} - {""}
-    if not values:
-        return "nothing"
-    for type_name, pattern in _CELL_TYPES:
-        if all(pattern.fullmatch(value) for value in values):
-            return type_name
-    return "text"
-
-
-def _fill_rows(
-    heading: Sequence[str], rows: Iterable[str], text: str, *, limit: int, total: int, unit: str
-) -> str:
-    """The heading, as many rows as fit, and the number of those that do not."""
-    shortened_marker = f"[... shortened from {count_units(measure(text), 'bytes')} ...]"
-    longest_marker = max(len(left_out_marker(total, unit)), len(shortened_marker))
-    room = limit - sum(len(line) + 1 for line in heading) - longest_marker
-    if room < 0:
-        return clip_lines(text, limit=limit)
-    shown_rows = take_lines(rows, room, max(limit // 4, SMALLEST_PIECE))
-    left_out = total - len(shown_rows)
-    last_line = left_out_marker(left_out, unit) if left_out else shortened_marker
-    return "\n".join([*heading, *shown_rows, last_line])
 
 
 class _Section(NamedTuple):
