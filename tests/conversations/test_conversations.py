@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import Budget
-from lamina.conversations.conversation_store import ConversationStore
+from lamina.conversations.conversation_store import Conversation, ConversationStore
 from lamina.conversations.conversations import CONVERSATIONS, Conversations, _branch_memo
 from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.remedies import TOO_LONG, MendableRefusal
@@ -60,6 +60,11 @@ def history(steps: int, about: str = "", *, system: str = "Be brief.") -> Messag
         messages.append({"role": "assistant", "content": f"{about} {step} " + "and so on, " * 28})
         messages.append({"role": "user", "content": f"More {about} {step}."})
     return messages
+
+
+def _only(among: Conversations) -> Conversation:
+    [conversation] = among.by_key.values()
+    return conversation
 
 
 def lowered(messages: Messages) -> bool:
@@ -190,7 +195,7 @@ def test_a_cut_is_not_forgotten_for_a_call_that_began_before_it() -> None:
     late.finish()
     early.finish()
     assert among.last_fitted() is not None
-    assert len(among.by_key["a"].state.ledger.cuts) == 1
+    assert len(call(among, history(14, "tea")).fitted.ledger.cuts) == 1
 
 
 def test_messages_read_beside_another_conversation_are_not_compared_by_equality() -> None:
@@ -216,8 +221,8 @@ def test_a_named_conversation_that_changes_its_dialect_is_read_as_if_it_were_new
     PendingCall(among, DIALECT, request).finish()
     for each in (among, alone):
         PendingCall(each, DIALECTS["ollama"], request).finish()
-    assert among.by_key["a"].fitted.log == alone.by_key["a"].fitted.log
-    assert among.by_key["a"].digests.chain == alone.by_key["a"].digests.chain
+    assert _only(among).fitted.log == _only(alone).fitted.log
+    assert _only(among).digests.chain == _only(alone).digests.chain
 
 
 def test_what_two_threads_might_write_at_once_has_one_lock() -> None:
@@ -322,9 +327,9 @@ def test_reports_of_an_earlier_call_do_not_stand_for_a_later_one() -> None:
     second = call(among, history(3, "tea"))
     second.finish(usage=Usage(input=22), is_whole=False)
     first.record_usage(Usage(input=99))
-    assert among.by_key["a"].usage == Usage(input=22)
+    assert _only(among).usage == Usage(input=22)
     second.record_usage(Usage(input=33))
-    assert among.by_key["a"].usage == Usage(input=33)
+    assert _only(among).usage == Usage(input=33)
 
 
 def test_system_messages_that_come_later_are_part_of_what_was_said() -> None:

@@ -18,6 +18,7 @@ from lamina.conversations.conversation_store import ConversationStore
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
+from lamina.conversations.request_digests import RequestDigests
 from lamina.conversations.shelf import forget_lost_text
 from lamina.conversations.store import WORKSPACE, conversation_place, conversation_workspace
 from lamina.core.tokens import STRICT
@@ -202,9 +203,8 @@ def test_recalled_text_goes_with_its_place() -> None:
     try:
         talk.say(4)
         [conversation] = talk.conversations.by_key.values()
-        links = conversation.digests.chain
-        early = exchange_at(2, links)
-        late = exchange_at(6, links)
+        early = exchange_at(2, conversation.digests)
+        late = exchange_at(6, conversation.digests)
         other = msgspec.structs.replace(conversation.state, exchanges=(early, late))
         del talk.turns[2:]
         talk.say(2)
@@ -216,6 +216,7 @@ def test_recalled_text_goes_with_its_place() -> None:
         talk.store.close()
 
 
-def exchange_at(segments: int, links: tuple[bytes, ...]) -> RecallExchange:
-    place = RecallPlace(turns=segments, segments=segments, link=links[segments - 1])
+def exchange_at(segments: int, digests: RequestDigests) -> RecallExchange:
+    link = digests.chain[segments - 1]
+    place = RecallPlace(turns=segments, segments=segments, link=link, system=digests.system_digest)
     return RecallExchange(place=place, view="", turns=({"role": "tool", "content": "recalled"},))

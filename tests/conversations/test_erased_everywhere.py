@@ -24,6 +24,7 @@ import pytest
 import lamina
 from lamina import Budget, Policy
 from lamina.conversations import delete_conversation, delete_message, find_messages, list_talks
+from lamina.conversations.recognise import list_ids
 from lamina.conversations.store import ANSWERS, CONVERSATIONS, FAMILIES
 from lamina.core import Text
 from lamina.core.hashing import handle
@@ -494,7 +495,9 @@ async def find_names(store: Store, door: str) -> dict[str, list[str]]:
     """The conversations of each place. A branch has two, and so has a fork."""
     names: dict[str, list[str]] = {}
     async for talk in list_talks(store, ""):
-        place = talk.name if door == "session" else talk.client.removeprefix("name:") or "branch"
+        place = list_ids(talk.client)[0].removeprefix("name:") if talk.client else "branch"
+        if door == "session" or talk.client.startswith("user:"):
+            place = talk.name if door == "session" else "branch"
         names.setdefault("fork" if place.startswith("a fork") else place, []).append(talk.name)
     if "fork" in names:
         names["fork"].sort(key=lambda name: name != "fork")

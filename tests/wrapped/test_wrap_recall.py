@@ -286,9 +286,8 @@ async def test_what_the_model_says_before_a_recall_is_put_back_in_its_place(api:
 
 @pytest.mark.parametrize("named", [True, False])
 @awaited
-async def test_a_recall_is_put_back_under_another_system_text_if_the_client_names_its_conversation(
-    named: bool,  # noqa: FBT001
-) -> None:
+async def test_a_recall_is_put_back_only_under_its_own_system_text(named: bool) -> None:  # noqa: FBT001
+    """Whoever goes on under the first system text has it still."""
     api = APIS[0]
     with scripted_api(remembering(api)) as served:
         client = api.client(served.url)
@@ -300,7 +299,9 @@ async def test_a_recall_is_put_back_under_another_system_text_if_the_client_name
         answer, _ = await ask_whole(api, client, history)
         history += [*answer, user("Thanks.")]
         client.messages.create(**api.request(history), system="It is noon.")
-        assert ('"name": "recall"' in flatten(api.turns(served.requests[-1]))) is named
+        assert '"name": "recall"' not in flatten(api.turns(served.requests[-1]))
+        client.messages.create(**api.request(history))
+        assert '"name": "recall"' in flatten(api.turns(served.requests[-1]))
 
 
 def mixed(api: Api) -> Callable[[dict[str, Any]], Said]:

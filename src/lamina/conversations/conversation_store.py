@@ -225,7 +225,8 @@ class LastRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What is remembered of one conversation between two calls.
 
-    In a store it is known by its `uid`, and `state` is what is stored of it. `digests` are those of the last
+    In a store it is known by its `uid`, and `state` is what is stored of it. `name` is what its caller calls
+    it, "" if it is recognised by its content. `digests` are those of the last
     request, which had these `turns`, and `fitted` is what was sent. `last_request` is what the next one is
     compared with; a fork has that of the conversation that it was forked from.
 
@@ -235,6 +236,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """
 
     uid: str = ""
+    name: str = ""
     state: ConversationState = ConversationState()
     digests: RequestDigests = NO_DIGESTS
     turns: tuple[Any, ...] = ()

@@ -1,8 +1,9 @@
 """The conversations that requests belong to: what is remembered from one call to the next.
 
-A conversation has a name, or it is recognised by its content: `Conversations.find` compares a new request
-with those of the conversations that it remembers. `pending_call` takes one request from here
-to the API and back. Nothing is sent here.
+A conversation is recognised by its content: `Conversations.find` compares a new request with those of the
+conversations that it remembers. If its caller names it, only conversations of that name and user are
+compared, and less has to be the same. `pending_call` takes one request from here to the API and back.
+Nothing is sent here.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.conversation_store import Conversation, LastRequest, make_uid
 from lamina.conversations.events import Listeners
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
-from lamina.conversations.recognise import choose_state, name_left, read_user, recognise
+from lamina.conversations.recognise import (
+    Recognised,
+    add_user,
+    choose_state,
+    name_left,
+    part_from_hidden,
+    read_user,
+    recognise,
+)
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.conversations.shelf import forget_lost_text
@@ -72,7 +81,7 @@ class FoundConversation(NamedTuple):
     `before` is what is remembered under that key, and `parse_memo` what the request was parsed into.
     """
 
-    key: str | int
+    key: int
     conversation: Conversation
     parse_memo: ParseMemo
     before: Conversation | None = None
@@ -85,11 +94,11 @@ class Conversations:
     while a request is parsed or fitted, or while the store is read or written.
 
     `door` is what the record calls this client. `policy` says how requests are fitted. With its `recall` on
-    "auto", the model has the recall tool. Conversations are remembered in `by_key`: a name that the caller
-    gave, or a number. `numbered` has the first two numbers that were used, which is enough to know whether
-    there is more than one. `without_switch` are models whose API refused the switch that drops unbound
-    thinking. `pauses` are the last ones between two requests, in seconds. `living` has the request for which
-    the client left a conversation, until it goes on with that one.
+    "auto", the model has the recall tool. Conversations are remembered in `by_key`. `unnamed` has the first
+    two that have no name, which is enough to know whether there is more than one. Those of this `name` begin
+    with the `ledger` that the caller gave. `without_switch` are models whose API refused the switch that
+    drops unbound thinking. `pauses` are the last ones between two requests, in seconds. `living` has the
+    request for which the client left a conversation, until it goes on with that one.
     """
 
     def __init__(
@@ -107,20 +116,27 @@ class Conversations:
         self.listeners = listeners or Listeners()
         self.store = store
         self.name = ""
-        self.by_key: OrderedDict[str | int, Conversation] = OrderedDict()
+        self.ledger = Ledger()
+        self.by_key: OrderedDict[int, Conversation] = OrderedDict()
         self.living: dict[str, RequestDigests] = {}
         self.numbers = count()
-        self.numbered: set[int] = set()
+        self.unnamed: set[int] = set()
         self.answers = AnswerCalls()
         self.kept_answers: OrderedDict[str, KeptAnswer] = OrderedDict()
         self._lock = Lock()
 
     def with_name(self, name: str, *, ledger: Ledger | None = None) -> Conversations:
-        """A view of the same conversations whose calls all belong to the one with this name."""
+        """A view of the same conversations whose calls all belong to those with this name.
+
+        With a `ledger` nothing else is remembered of them.
+        """
         view = Conversations()
         vars(view).update(vars(self), name=name)
         if ledger is not None:
-            self.by_key[name] = Conversation(uid=make_uid(self.door), state=self._begin_state(ledger=ledger))
+            view.ledger = ledger
+            with self._lock:
+                for key in [key for key, each in self.by_key.items() if each.name == name]:
+                    del self.by_key[key]
         return view
 
     def remember_id(self, shown_id: str, answer: KeptAnswer) -> None:
@@ -163,29 +179,31 @@ class Conversations:
             return list(self.pauses)
 
     def last_fitted(self) -> Fitted | None:
-        """The request that was answered last, in the named conversation or in the only unnamed one.
+        """The request that was answered last, under this view's name or in the only unnamed conversation.
 
         With several unnamed conversations it raises BadInput, since the last call may be anybody's.
         """
         if self.name:
-            conversation = self.by_key.get(self.name)
-            return conversation.fitted if conversation else None
-        if len(self.numbered) > 1:
+            fitted: Fitted | None = None
+            for _, conversation in self._list_remembered(self.name):
+                fitted = conversation.fitted or fitted
+            return fitted
+        if len(self.unnamed) > 1:
             raise BadInput(
                 "this client has had calls of more than one conversation",
                 place="fitted",
                 hint="use client.fitted_of(answer), or client.conversation(name).fitted",
             )
-        for key in self.numbered:
+        for key in self.unnamed:
             if key in self.by_key:
-                fitted: Fitted | None = self.by_key[key].fitted
-                return fitted
+                only: Fitted | None = self.by_key[key].fitted
+                return only
         return None
 
     def find(self, request: Mapping[str, Any], dialect: Dialect) -> FoundConversation:
         """The conversation of a request.
 
-        It is the one with the name of this view. Without a name it is the conversation that the request
+        It is one with the name of this view. Without a name it is the conversation that the request
         continues, or a fork of one that it shares answers with, or a new one.
         """
         if self.name:
@@ -208,6 +226,7 @@ class Conversations:
         state = new
         if recognised.nearest is not None:
             nearest = users_own[recognised.nearest]
+            recognised = part_from_hidden(recognised, nearest.state, digests)
             state = choose_state(
                 recognised,
                 new,
@@ -249,8 +268,8 @@ class Conversations:
         return ConversationState(door=self.door, began=int(time()), **fields)
 
     def remember(
-        self, key: str | int, conversation: Conversation, *, before: Conversation | None
-    ) -> tuple[str | int, Conversation]:
+        self, key: int, conversation: Conversation, *, before: Conversation | None
+    ) -> tuple[int, Conversation]:
         """Remember a conversation. Returns the key that it is remembered by, and the conversation.
 
         `before` is what the call started from. If another call continued that conversation meanwhile, there
@@ -260,7 +279,7 @@ class Conversations:
         with self._lock:
             current = self.by_key.get(key)
             if current is not None and current is not before:
-                if isinstance(key, int):
+                if not conversation.name:
                     key = next(self.numbers)
                     conversation = msgspec.structs.replace(
                         conversation.with_state(parent=conversation.uid),
@@ -269,8 +288,8 @@ class Conversations:
                     )
                 elif len(current.state.ledger.cuts) > len(conversation.state.ledger.cuts):
                     return key, conversation
-            if isinstance(key, int) and len(self.numbered) < SEVERAL:
-                self.numbered.add(key)
+            if not conversation.name and len(self.unnamed) < SEVERAL:
+                self.unnamed.add(key)
             self.by_key[key] = conversation
             self.by_key.move_to_end(key)
             while len(self.by_key) > CONVERSATIONS:
@@ -278,13 +297,13 @@ class Conversations:
                 self.living.pop(forgotten.uid, None)
             return key, conversation
 
-    def is_last_answered(self, key: str | int, fitted: Fitted) -> bool:
+    def is_last_answered(self, key: int, fitted: Fitted) -> bool:
         """Whether no later call has continued the conversation since this request of it was answered."""
         conversation = self.by_key.get(key)
         return conversation is not None and conversation.fitted is fitted
 
     def replace_usage(
-        self, key: str | int, fitted: Fitted, *, usage: Usage, last_request: LastRequest
+        self, key: int, fitted: Fitted, *, usage: Usage, last_request: LastRequest
     ) -> Conversation | None:
         """Note what was counted for a request that is still the last one of its conversation; else None."""
         with self._lock:
@@ -296,7 +315,7 @@ class Conversations:
             self.by_key[key] = updated
             return updated
 
-    def save(self, key: str | int, *, left: Sequence[str] = ()) -> None:
+    def save(self, key: int, *, left: Sequence[str] = ()) -> None:
         """Store a conversation, if there is a store. A failure is logged: the answer is the caller's.
 
         It is found again by its beginning, and by its name if it has one. Branches that the client has `left`
@@ -306,8 +325,8 @@ class Conversations:
         if self.store is None or conversation is None:
             return
         names: list[str] = []
-        if isinstance(key, str):
-            names = [_named_family(key)]
+        if conversation.name:
+            names = [_named_family(conversation.state.group)]
         self.store.save(conversation, names=names, find_latest=partial(self._find_storable, key))
         living = self.living.get(conversation.uid)
         if living is not None:
@@ -317,7 +336,7 @@ class Conversations:
                 self.living[uid] = conversation.digests
             self.store.forget_lost_text(uid, conversation.digests)
 
-    def _find_storable(self, key: str | int) -> Conversation | None:
+    def _find_storable(self, key: int) -> Conversation | None:
         """A conversation as it may be stored: one that the client has left has what the living one still has.
 
         Its last answer may end only after that, and would bring back what the client has deleted.
@@ -328,7 +347,7 @@ class Conversations:
         state = forget_lost_text(conversation.state, self.living[conversation.uid])
         return msgspec.structs.replace(conversation, state=state)
 
-    def save_failed(self, key: str | int, conversation: Conversation) -> None:
+    def save_failed(self, key: int, conversation: Conversation) -> None:
         """Store the record of a call that has no answer, if there is a store.
 
         A conversation that begins with it is remembered for that: if the client tries again, it goes on.
@@ -340,46 +359,69 @@ class Conversations:
         self.save(key, left=conversation.left)
 
     def _find_named(self, request: Mapping[str, Any], dialect: Dialect) -> FoundConversation:
-        """The conversation with the name of this view.
+        """The conversation with the name of this view, for the user and the system text of the request.
 
-        One client may use two dialects. A memo is valid for one of them only, so it is replaced when the
-        dialect changes. So are the recalls, which are in the words of a dialect.
+        A name that several of them share is no reason to mix them up. Of one user's conversations it is the
+        one with most in common, and of equals the last. An edit of its messages makes no fork. One client may
+        use two dialects. A memo is valid for one of them only, and recalls are in the words of one.
         """
+        group = add_user(f"name:{self.name}", read_user(request))
         if self.store is not None:
-            stored = self.store.load(_named_family(self.name), dialect.name)
-            self._take_stored(stored[-1:], key=self.name)
-        before = self.by_key.get(self.name)
-        conversation = before
-        if conversation is None:
-            state = self._begin_state(dialect=dialect.name)
-            conversation = Conversation(uid=make_uid(self.door), state=state)
-        elif conversation.state.dialect not in ("", dialect.name):
+            self._take_stored(self.store.load(_named_family(group), dialect.name), name=self.name)
+        named = [(key, each) for key, each in self._list_remembered(self.name) if each.state.group == group]
+        similar = Conversation()
+        if named and named[-1][1].state.dialect == dialect.name:
+            similar = named[-1][1]
+        memo = _branch_memo(similar.memo)
+        log = dialect.wire.parse(request, memo=memo.parse).log
+        digests = digest_log(log, similar.digests)
+        recognised = _recognise_named(digests, named)
+        nearest = None if recognised.nearest is None else dict(named)[recognised.nearest]
+        # As the gateway reckons it: so each finds what the other has stored.
+        family = family_of(WORKSPACE, group, dialect.name, digests)
+        new = self._begin_state(dialect=dialect.name, group=group, family=family, ledger=self.ledger)
+        if recognised.nearest is None or nearest is None or recognised.relation == "forks":
+            left = name_left(digests, [(each.uid, each.state, each.digests) for _, each in named])
+            state = msgspec.structs.replace(new, left=left)
+            if nearest is not None:
+                state = choose_state(
+                    recognised,
+                    state,
+                    nearest.state,
+                    parent=nearest.uid,
+                    request=request,
+                    log=log,
+                    digests=digests,
+                    dialect=dialect,
+                )
+            conversation = Conversation(
+                uid=make_uid(self.door), name=self.name, state=state, digests=digests, memo=memo, left=left
+            )
+            return FoundConversation(next(self.numbers), conversation, memo.parse)
+
+        self.living.pop(nearest.uid, None)
+        if nearest is not similar:
+            memo.parse.keeps_equality = False
+        conversation = nearest
+        if nearest.state.dialect != dialect.name:
             conversation = msgspec.structs.replace(
-                conversation.with_state(exchanges=()),
+                nearest.with_state(exchanges=(), dialect=dialect.name),
                 memo=RequestMemo(),
                 spliced_memo=RequestMemo(),
                 memo_lock=Lock(),
-                digests=NO_DIGESTS,
             )
-        parse_memo = _branch_memo(conversation.memo).parse
-        log = dialect.wire.parse(request, memo=parse_memo).log
-        digests = digest_log(log, conversation.digests)
-        group = _group_of(self.name)
-        left: tuple[str, ...] = ()
-        chain = conversation.digests.chain
-        if count_shared_links(chain, digests.chain) < len(chain):  # it loses texts itself: no branch is left
-            left = (conversation.uid,)
-        conversation = msgspec.structs.replace(conversation, digests=digests, left=left)
-        conversation = conversation.with_state(
-            dialect=dialect.name,
-            exchanges=select_exchanges(conversation.state.exchanges, digests),
-            group=group,
-            # As the gateway reckons it: so each finds what the other has stored.
-            family=conversation.state.family or family_of(WORKSPACE, group, dialect.name, digests),
+        left = ()
+        chain = nearest.digests.chain
+        if count_shared_links(chain, digests.chain) < len(chain):  # it loses texts itself
+            others = [(each.uid, each.state, each.digests) for _, each in named if each is not nearest]
+            left = (nearest.uid, *name_left(digests, others))
+        exchanges = select_exchanges(conversation.state.exchanges, digests)
+        conversation = msgspec.structs.replace(
+            conversation.with_state(exchanges=exchanges), digests=digests, left=left
         )
-        return FoundConversation(self.name, conversation, parse_memo, before)
+        return FoundConversation(recognised.nearest, conversation, memo.parse, nearest)
 
-    def _take_stored(self, stored: list[Conversation], *, key: str | None = None) -> None:
+    def _take_stored(self, stored: list[Conversation], *, name: str = "") -> None:
         """Remember stored conversations that are new here, or that another process has continued.
 
         A stored conversation with fewer requests than ours is older, and is left alone. One that knows what
@@ -388,12 +430,12 @@ class Conversations:
         with self._lock:
             keys = {conversation.uid: known_key for known_key, conversation in self.by_key.items()}
             for conversation in stored:
-                own_key = keys.get(conversation.uid, key)
+                own_key = keys.get(conversation.uid)
                 if own_key is None:
                     own_key = next(self.numbers)
                 own = self.by_key.get(own_key)
                 if own is None or _age(own.state) < _age(conversation.state):
-                    self.by_key[own_key] = conversation
+                    self.by_key[own_key] = msgspec.structs.replace(conversation, name=name)
 
     def _find_similar(self, turns: tuple[Any, ...], dialect: Dialect) -> Conversation | None:
         """A conversation with many of the same turns, so that its memo saves parsing them again.
@@ -420,14 +462,13 @@ class Conversations:
         )
 
     def _list_unnamed(self, dialect: str) -> list[tuple[int, Conversation]]:
-        """The conversations that may be recognised by their content. Named ones never are."""
+        """The conversations that are recognised by their content alone. Named ones never are."""
+        return [(key, each) for key, each in self._list_remembered("") if each.state.dialect == dialect]
+
+    def _list_remembered(self, name: str) -> list[tuple[int, Conversation]]:
+        """The conversations of a name, the one that was used last at the end."""
         with self._lock:
-            remembered = list(self.by_key.items())
-        unnamed: list[tuple[int, Conversation]] = []
-        for key, conversation in remembered:
-            if isinstance(key, int) and conversation.state.dialect == dialect:
-                unnamed.append((key, conversation))
-        return unnamed
+            return [(key, each) for key, each in self.by_key.items() if each.name == name]
 
 
 class AnswerCalls:
@@ -458,14 +499,26 @@ def _age(state: ConversationState) -> tuple[int, bool]:
     return state.requests, bool(state.usage)
 
 
-def _group_of(name: str) -> str:
-    """The id of a named conversation, as the gateway reads it from a client's header."""
-    return f"name:{name}" if name else ""
+def _named_family(group: str) -> str:
+    """The family that has the conversations of a name and user, whatever they begin with."""
+    return family_of(WORKSPACE, group, "", NO_DIGESTS)
 
 
-def _named_family(name: str) -> str:
-    """The family that has the conversations of a name, whatever they begin with."""
-    return family_of(WORKSPACE, _group_of(name), "", NO_DIGESTS)
+def _recognise_named(digests: RequestDigests, named: Sequence[tuple[int, Conversation]]) -> Recognised[int]:
+    """Which of one user's conversations under one name a request goes on with.
+
+    An edit is the same conversation. Another system text is another one, unless an answer is shared.
+    """
+    nearest: tuple[bool, int, int] | None = None
+    for order, (_, each) in enumerate(named):
+        shared = count_shared_links(each.digests.chain, digests.chain)
+        same_system = each.digests.system == digests.system
+        if same_system or shared > digests.first_answer:
+            nearest = max(nearest or (False, 0, 0), (same_system, shared, order))
+    if nearest is None:
+        return Recognised()
+    key, conversation = named[nearest[2]]
+    return part_from_hidden(Recognised("continues", key, nearest[1]), conversation.state, digests)
 
 
 def _find_likeliest(digests: RequestDigests, others: Sequence[Conversation]) -> LastRequest | None:

@@ -13,6 +13,7 @@ from datetime import datetime
 import msgspec
 
 from lamina.conversations.deleting import cost_place
+from lamina.conversations.recognise import list_ids
 from lamina.conversations.record import count_compactions
 from lamina.conversations.recorded_log import decode_segments
 from lamina.conversations.store import (
@@ -120,15 +121,16 @@ async def require_name(store: Store, workspace: str, name: str) -> None:
 async def list_client_names(store: Store, workspace: str, client: str) -> list[str]:
     """The conversations of a client, and all forks of them.
 
-    A conversation is the client's if it has this very name, or if the client's own id is this one, with or
-    without the word before it: `user-7` is the client of `name:user-7`.
+    A conversation is the client's if it has this very name, or if one of the client's own ids is this one,
+    with or without the word before it: `chat-7` and `ada` are clients of `name:chat-7 user:ada`.
     """
     parents: dict[str, str] = {}
     of_client: set[str] = set()
     for name in await list_names(store, workspace):
         group, parent = await _read_descent(store, workspace, name)
         parents[name] = parent
-        if client in (name, group, group.partition(":")[2]):
+        ids = list_ids(group)
+        if client in (name, group, *ids, *(each.partition(":")[2] for each in ids)):
             of_client.add(name)
     is_growing = bool(of_client)
     while is_growing:

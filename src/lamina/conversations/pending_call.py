@@ -30,7 +30,7 @@ from lamina.conversations.recall_loop import (
     place_after,
     splice_exchanges,
 )
-from lamina.conversations.recognise import find_server_conversation, names_conversation
+from lamina.conversations.recognise import find_server_conversation
 from lamina.conversations.record import Answered
 from lamina.conversations.recorder import CallRecorder, encode_lowered
 from lamina.conversations.remedies import (
@@ -101,8 +101,7 @@ class PendingCall:
         self._windows = self._conversation.state.windows
         digests = self._conversation.digests
         conversations.note_pause(self._conversation.last_request)
-        is_named = names_conversation(self._conversation.state.group)
-        self._place = place_after(client_request, digests, is_named=is_named)
+        self._place = place_after(client_request, digests)
         self._request = splice_exchanges(client_request, self._conversation.state.exchanges, digests)
         self._is_spliced = self._request is not client_request
         self._fitted = self._fit(self._current_budget())
@@ -452,9 +451,7 @@ class PendingCall:
     @property
     def _name(self) -> str:
         """The caller's name of the conversation, else the one under which a store has it."""
-        if isinstance(self._key, str):
-            return self._key
-        return self._conversation.uid
+        return self._conversation.name or self._conversation.uid
 
     @property
     def _number(self) -> int:

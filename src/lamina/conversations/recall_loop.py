@@ -45,8 +45,7 @@ PREVIOUS_ANSWER = "previous_response_id"
 class RecallPlace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The end of a client's request: how many turns and segments it had, and the hash of all of them.
 
-    `system` is the digest of the system text that they stood under. It is "" in a conversation that its
-    client names: the name says that it is the same conversation, and its system text may change.
+    `system` is the digest of the system text that they stood under.
     """
 
     turns: int
@@ -264,20 +263,15 @@ def continue_answer(request: Mapping[str, Any], last_id: str, results: Sequence[
     return changed
 
 
-def place_after(
-    request: Mapping[str, Any], digests: RequestDigests, *, is_named: bool = False
-) -> RecallPlace | None:
-    """The place at the end of a client's request, or None if it says nothing.
-
-    `is_named`: the client names its conversation, so another system text does not make it another one.
-    """
+def place_after(request: Mapping[str, Any], digests: RequestDigests) -> RecallPlace | None:
+    """The place at the end of a client's request, or None if it says nothing."""
     if not digests.chain:
         return None
-    system = ""
-    if not is_named:
-        system = digests.system_digest
     return RecallPlace(
-        turns=len(read_turns(request)), segments=len(digests.chain), link=digests.chain[-1], system=system
+        turns=len(read_turns(request)),
+        segments=len(digests.chain),
+        link=digests.chain[-1],
+        system=digests.system_digest,
     )
 
 
@@ -323,7 +317,7 @@ def select_exchanges(
 
 def _has_place(digests: RequestDigests, place: RecallPlace) -> bool:
     """Whether a request begins with everything that came before this place, under the same system text."""
-    if place.system not in ("", digests.system_digest):
+    if place.system != digests.system_digest:
         return False
     return place.segments <= len(digests.chain) and digests.chain[place.segments - 1] == place.link
 

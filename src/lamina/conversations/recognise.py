@@ -17,13 +17,15 @@ head, which is a recorded cut and no fork. Another user may also look like that:
 first answer, another system text. So a conversation that the request continues under the same system text is
 nearer than any other. And from a conversation with another system text a request gets only what lamina made
 of messages which it has itself. Calls that the client never saw stand on the system text too
-(`recall_loop.RecallPlace`), unless the client names its conversations. Requests of two users, as far as their
-clients name them (`read_user`), are never compared.
+(`recall_loop.RecallPlace`): under another one the request is a fork without them. Requests of two users, as
+far as their clients name them (`read_user`), are never compared. A name that the client gives to its
+conversation changes none of this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 from itertools import chain, pairwise
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -72,9 +74,6 @@ class _Nearness(NamedTuple):
 USER = "user:"
 """Begins the id of a group of conversations that have a user in common."""
 
-_SHARED_IDS = (USER, "cache-key:")
-"""Begin ids that many conversations have. Every other id of a client names one."""
-
 SERVER_STATE = ("previous_response_id", "conversation")
 """Fields of the Responses API by which a request continues what only the server has."""
 
@@ -82,24 +81,36 @@ MOST_LEFT = 32
 """How many conversations that a client has left are remembered by the one that it goes on with."""
 
 _LONGEST_USER = 200
-"""Characters of a user's name that are read."""
+"""Characters of a user's name that stand in an id. A longer name ends with its digest."""
 
 
 def read_user(request: Mapping[str, Any]) -> str:
-    """The end user that a request names, as the id of a group; "" if it names none."""
+    """The end user that a request names, as the id of a group; "" if it names none.
+
+    A request may name its user and its tenant: who shares only one of them is somebody else.
+    """
     user_id = None
     match request.get("metadata"):
         case {"user_id": value}:
             user_id = value
-    for user in (request.get("safety_identifier"), request.get("user"), user_id, request.get("cache_salt")):
-        if isinstance(user, str) and user:
-            return f"{USER}{user[:_LONGEST_USER]}"
-    return ""
+    fields = (request.get("safety_identifier"), request.get("user"), user_id, request.get("cache_salt"))
+    names = [field for field in fields if isinstance(field, str) and field]
+    user = " ".join(dict.fromkeys(names))
+    if len(user) > _LONGEST_USER:
+        digest = blake2b(user.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        user = f"{user[: _LONGEST_USER - len(digest)]}{digest}"
+    return user and f"{USER}{user}"
 
 
-def names_conversation(group: str) -> bool:
-    """Whether a client's own id says by itself that requests belong together, whatever they say."""
-    return bool(group) and not group.startswith(_SHARED_IDS)
+def add_user(group: str, user: str) -> str:
+    """The id of a conversation that a client names, for one of its users: `name:support user:ada`."""
+    return f"{group} {user}".rstrip()
+
+
+def list_ids(group: str) -> tuple[str, ...]:
+    """The ids that a group is made of: `name:support` and `user:ada`."""
+    name, separator, user = group.partition(f" {USER}")
+    return (name, f"{USER}{user}") if separator else (name,)
 
 
 def recognise(
@@ -125,6 +136,19 @@ def recognise(
     if nearness.shared > request.first_answer:
         return Recognised("forks", name, nearness.shared)
     return Recognised()
+
+
+def part_from_hidden(
+    recognised: Recognised[Name], nearest: ConversationState, request: RequestDigests
+) -> Recognised[Name]:
+    """Let a request fork a conversation in which hidden calls stand on another system text.
+
+    The request must not have them, and whoever goes on under the first system text keeps them.
+    """
+    systems = {exchange.place.system for exchange in nearest.exchanges}
+    if recognised.relation == "continues" and systems - {request.system_digest}:
+        return recognised._replace(relation="forks")
+    return recognised
 
 
 def _is_repeated_run(request: RequestDigests, other: _Nearness, longest: _Nearness) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from lamina.conversations.recall_loop import RecallPlace, place_after, splice_exchanges
-from lamina.conversations.recognise import names_conversation
 from lamina.conversations.record import is_compaction
 from lamina.conversations.request_digests import RequestDigests
 from lamina.conversations.store import changes_requests
@@ -166,9 +165,9 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return self
         return msgspec.structs.replace(self, request=dict(spliced), is_spliced=True)
 
-    def find_place(self, digests: RequestDigests, group: str) -> RecallPlace | None:
+    def find_place(self, digests: RequestDigests) -> RecallPlace | None:
         """Where the recalls of the model belong in the client's request."""
-        return place_after(self.incoming.request, digests, is_named=names_conversation(group))
+        return place_after(self.incoming.request, digests)
 
     def unchanged(self) -> OutgoingRequest:
         """Send the request as it is here. Nobody knows its conversation."""

@@ -22,7 +22,13 @@ from time import time
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from lamina.conversations.recognise import Recognised, choose_state, name_left, recognise
+from lamina.conversations.recognise import (
+    Recognised,
+    choose_state,
+    name_left,
+    part_from_hidden,
+    recognise,
+)
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.conversations.shelf import MEMBERS
@@ -435,7 +441,10 @@ def _take_out(
 def _recognise(
     members: Mapping[str, LiveConversation], digests: RequestDigests
 ) -> Recognised[LiveConversation]:
-    return recognise(digests, [(member, member.digests) for member in members.values()])
+    recognised = recognise(digests, [(member, member.digests) for member in members.values()])
+    if recognised.nearest is None:
+        return recognised
+    return part_from_hidden(recognised, recognised.nearest.state, digests)
 
 
 def _make_name(

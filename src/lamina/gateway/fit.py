@@ -298,7 +298,7 @@ class Fitter:
         outgoing = self._fitter.send_fitted(call, conversation, fitted, state.requests, _find_basis(match))
         self._note_count(call, conversation, fitted)
         self._advance(call, match, state)
-        place = call.find_place(match.digests, state.group)
+        place = call.find_place(match.digests)
         return msgspec.structs.replace(outgoing, place=place, new_segments=match.new_segments)
 
     async def _save_in_time(

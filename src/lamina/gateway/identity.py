@@ -1,7 +1,8 @@
 """Reads which conversation a client names: its own ids, in the order in which they can be trusted.
 
 An id names a group of conversations, not one. Claude Code sends the same session id for a title call, Codex
-for a thread, opencode for all calls of a session. Without such an id, the user that a request names is one.
+for a thread, opencode for all calls of a session. The user that a request names is a part of it, since one
+name may serve many users. Without such an id, the user is the id.
 Inside a group, and for clients that send no id at all, the chain of message digests decides
 (`lamina.gateway.conversation_index`).
 """
@@ -10,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.conversations.recognise import read_user
+from lamina.conversations.recognise import USER, add_user, read_user
 from lamina.gateway.security import Headers
 
 LONGEST_ID = 200
@@ -40,9 +42,10 @@ _NOBODY = ClientIdentity()
 
 
 class _ClaudeCodeUser(msgspec.Struct):
-    """The one field that is read of what Claude Code writes into `metadata.user_id`."""
+    """The fields that are read of what Claude Code writes into `metadata.user_id`."""
 
     session_id: str = ""
+    account_uuid: str = ""
 
 
 def identify_client(in_headers: ClientIdentity, request: Mapping[str, Any]) -> ClientIdentity:
@@ -50,11 +53,22 @@ def identify_client(in_headers: ClientIdentity, request: Mapping[str, Any]) -> C
     identity = in_headers
     if not identity.group:
         identity = _read_body_identity(request)
-    if identity.parent or not identity.group.startswith(_CLAUDE_CODE):
+    if not identity.parent and identity.group.startswith(_CLAUDE_CODE) and _says_sub_agent(request):
+        identity = ClientIdentity(identity.group, identity.group)
+    if not in_headers.group:
         return identity
-    if _says_sub_agent(request):
-        return ClientIdentity(identity.group, identity.group)
-    return identity
+    user = _read_named_user(identity.group, request)
+    return ClientIdentity(add_user(identity.group, user), identity.parent and add_user(identity.parent, user))
+
+
+def _read_named_user(group: str, request: Mapping[str, Any]) -> str:
+    """The user of a request whose headers name its conversation. A session of Claude Code has one already."""
+    claude_user = _read_user_id(request)
+    if not claude_user.session_id:
+        return read_user(request)
+    if group.startswith(_CLAUDE_CODE) or not claude_user.account_uuid:
+        return ""
+    return f"{USER}{claude_user.account_uuid}"
 
 
 def read_header_identity(headers: Headers) -> ClientIdentity:
@@ -68,7 +82,7 @@ def read_header_identity(headers: Headers) -> ClientIdentity:
 
 
 def _read_body_identity(request: Mapping[str, Any]) -> ClientIdentity:
-    session = _read_user_id(request)
+    session = _read_user_id(request).session_id
     if session:
         return _name("claude-code", session)
     user = read_user(request)
@@ -126,19 +140,13 @@ def _read_opencode(by_name: _HeaderValues) -> ClientIdentity:
     return _name("session", _read_value(by_name, b"x-session-id"))
 
 
-def _read_user_id(request: Mapping[str, Any]) -> str:
-    """Claude Code's session in `metadata.user_id`, which is JSON in a string."""
+def _read_user_id(request: Mapping[str, Any]) -> _ClaudeCodeUser:
+    """What Claude Code says in `metadata.user_id`, which is JSON in a string."""
     match request.get("metadata"):
         case {"user_id": str(user_id)}:
-            return _read_session(user_id)
-    return ""
-
-
-def _read_session(user_id: str) -> str:
-    try:
-        return msgspec.json.decode(user_id, type=_ClaudeCodeUser).session_id
-    except (msgspec.DecodeError, RecursionError):
-        return ""
+            with suppress(msgspec.DecodeError, RecursionError):
+                return msgspec.json.decode(user_id, type=_ClaudeCodeUser)
+    return _ClaudeCodeUser()
 
 
 def _read_value(by_name: _HeaderValues, header_name: bytes) -> str:

@@ -179,7 +179,7 @@ class SentCalls:
             conversation.state = next_state
             conversation.tokens = 0
             # A request that was passed has no place yet, and this one may have the recall tool.
-            place = call.find_place(conversation.digests, next_state.group)
+            place = call.find_place(conversation.digests)
         tried = (*sent.tried, refusal.why)
         return msgspec.structs.replace(
             outgoing, place=place, why=refusal.why, tried=tried, new_segments=sent.new_segments
