@@ -259,13 +259,59 @@ def test_a_short_question_refers_to_the_exchange_before() -> None:
         ("น้องสาวของฉันอยู่ที่เชียงใหม่ใกล้วัดพระสิงห์", "น้องสาวของฉันอยู่ที่ไหน?"),
     ],
 )
-def test_every_language_by_one_rule(told: str, question: str) -> None:
+def test_every_language_by_one_rule_with_a_question_mark_and_without(told: str, question: str) -> None:
     log = [system("You listen."), user(f"{told}\n{chat(5, words=90)}"), assistant("Noted.")]
     for number in range(TURNS):
         log += tell(number)
     envelope = fit(log[:-1])
-    envelope = fit([*log, user(question)], envelope.ledger)
-    assert told in words_of(envelope.sent)
+    for prompt in (question, question.translate(dict.fromkeys(map(ord, "?\uff1f\u061f")))):
+        asked = fit([*log, user(prompt)], envelope.ledger)
+        assert told in words_of(asked.sent)
+
+
+def test_questions_without_a_mark_have_room_however_many_reminders_stand() -> None:
+    log = [*talk(TURNS)]
+    envelope = grow(TURNS)
+    for number in range(30, 41):
+        log += [user(f"what was invoice {4700 + number} for"), assistant("For that.")]
+        envelope = fit(log[:-1], envelope.ledger)
+        assert fact(number) in words_of(envelope.sent)
+
+
+GREETINGS = {
+    "English": ("Good morning, Dera. How are you today?", "Thanks a lot, Dera!", "ok, got it", "Bye!"),
+    "German": ("Guten Morgen, Dera! Wie geht es dir?", "Vielen Dank, Dera!", "Alles klar.", "Bis bald!"),
+    "French": ("Bonjour Dera, comment ça va ?", "Merci beaucoup, Dera !", "D'accord.", "Au revoir !"),
+    "Spanish": ("¡Buenos días, Dera! ¿Cómo estás?", "Muchas gracias, Dera", "Vale.", "¡Hasta mañana!"),
+    "Portuguese": ("Bom dia, Dera! Como está?", "Muito obrigada, Dera!", "Entendido.", "Até amanhã!"),
+    "Russian": ("Доброе утро, Дера! Как дела?", "Спасибо, Дера", "Понятно.", "До свидания!"),
+    "Chinese": ("早上好！你好吗？", "非常感谢你的帮助", "明白了。", "再见，明天见！"),
+    "Japanese": (
+        "おはようございます。お元気ですか？",
+        "ありがとうございます！",
+        "了解しました。",
+        "また明日",
+    ),
+    "Hindi": ("नमस्ते डेरा! आप कैसे हैं?", "बहुत धन्यवाद, डेरा!", "ठीक है।", "फिर मिलेंगे!"),
+    "Arabic": ("صباح الخير ديرا! كيف حالك؟", "شكرا جزيلا يا ديرا", "حسنا.", "مع السلامة!"),
+}
+
+
+@pytest.mark.parametrize("greetings", GREETINGS.values(), ids=GREETINGS)
+def test_greetings_thanks_and_farewells_have_none(greetings: tuple[str, ...]) -> None:
+    """They are said a few times in a talk, so their words are rare, and so is the name of who is greeted."""
+    log = [system("You listen.")]
+    for number in range(TURNS):
+        told = f"{greetings[number // 10]} {chat(number)}" if number in (0, 10, 20, 30) else chat(number)
+        log += [user(told), assistant(chat(1_000 + number))]
+    envelope = fit(log[:-1])
+    for greeting in greetings:
+        assert not fit([*log, user(greeting)], envelope.ledger).ledger.reminders, greeting
+
+
+def test_a_question_beside_a_greeting_counts() -> None:
+    envelope = ask("Good morning, Dera! What was invoice 4741 for? Thanks.")
+    assert fact(41) in words_of(reminders_of(envelope))
 
 
 def test_a_second_message_without_an_answer_between_has_its_own() -> None:

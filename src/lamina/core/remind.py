@@ -28,6 +28,7 @@ from lamina.core.passages import (
     GIANT,
     PassageIndex,
     choose_passages,
+    ends_with_mark,
     find_questions,
     is_about,
     rate_sentences,
@@ -58,7 +59,7 @@ USEFUL, MOST = 240, 800
 very large one."""
 
 LONGEST_REQUEST = 120
-"""Characters of a prompt without a question. Who says more tells something, and does not ask for anything."""
+"""Characters of a prompt without a question mark. Whoever says more tells something, and asks for nothing."""
 
 LEAST = 60
 """Tokens below which no reminder is written: its title and its tag take half of them."""
@@ -121,13 +122,15 @@ def _is_settled(draft: Draft, prompt_at: int, context: BuildContext) -> bool:
 def _find_limit(draft: Draft, prompt_at: int, room: int, context: BuildContext) -> int:
     """Tokens that a reminder may take: its part of the room, less if others stand or little is free.
 
-    A question always has some, however many stand: those of small talk must not take its place.
+    A question always has some, however many stand: those of small talk must not take its place. Whoever types
+    in haste leaves the question mark out, and so a prompt without a mark at its end may be one.
     """
     standing_tokens = sum(entry.tokens for entry in draft.entries if is_reminder(entry))
     own_part = min(max(room // WINDOW_PART, USEFUL), MOST)
     free = room - context.scale.total(draft.tokens)
     left = max(room // STANDING_PART, 2 * USEFUL) - standing_tokens
-    if find_questions(_read_question(draft.entries[prompt_at:])):
+    prompt_text = _read_question(draft.entries[prompt_at:])
+    if find_questions(prompt_text) or not ends_with_mark(prompt_text):
         left = max(left, USEFUL)
     return min(own_part, left, free)
 
@@ -189,8 +192,7 @@ def _write_reminder(
         return None
     prompt_text = _read_question(draft.entries[prompt_at:])
     questions = find_questions(prompt_text)
-    asks = bool(questions)
-    if not asks and len(prompt_text) > LONGEST_REQUEST:
+    if not questions and len(prompt_text) > LONGEST_REQUEST:
         return None
     index = context.find_passages([entry.ref for entry in sources])
     for entry in sources:
@@ -198,14 +200,15 @@ def _write_reminder(
             index.add(entry.ref, clean_text(_text_to_quote(entry.segment)))
     topic = questions or prompt_text
     weights = weigh_terms(index, prompt_text)
-    if asks and not weights and len(topic) <= SHORT_QUESTION and refers_back(index, topic):
+    is_short_question = bool(questions) and len(topic) <= SHORT_QUESTION
+    if is_short_question and not weights and refers_back(index, topic):
         topic = _read_exchange(draft.entries[:prompt_at])
         weights = weigh_terms(index, topic)
     if not weights:
         return None
     order = [entry.ref for entry in sources]
     rated = rate_sentences(index, weights, order)
-    if not is_about(index, rated, topic, asks=asks):
+    if not is_about(index, rated, topic):
         return None
     count = context.scale.counter.count
     in_sight = _text_in_sight(draft.entries)

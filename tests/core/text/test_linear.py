@@ -18,7 +18,7 @@ import pytest
 from lamina import Role, Segment
 from lamina.core import KINDS, Text, ToolCall, ToolResult
 from lamina.core.digests import write_digest
-from lamina.core.passages import PassageIndex, find_questions, is_about, rate_sentences, weigh_terms
+from lamina.core.passages import PassageIndex, is_about, rate_sentences, weigh_terms
 from lamina.core.run_text import ReadSegment, RunText
 from lamina.core.text import rule_words, wish_words
 from lamina.core.text.arguments import shorten_arguments
@@ -92,7 +92,7 @@ def remind(text: str) -> None:
     index.add(refs[0], "Who is it?")
     index.add(refs[1], text)
     rated = rate_sentences(index, weigh_terms(index, text), refs)
-    is_about(index, rated, text, asks=bool(find_questions(text)))
+    is_about(index, rated, text)
 
 
 def fold(text: str) -> None:
