@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
 
 from lamina import BadInput, Budget, BudgetExceeded, Envelope, Form, Layer, Options, Role, Segment, build
 from lamina.core import (
@@ -29,6 +32,7 @@ from lamina.core import (
 )
 from lamina.core.kinds import Retention
 from lamina.core.orders import Batch
+from lamina.core.repair import AS_IS
 from lamina.core.values import Digest
 from lamina.core.wording import TAGGED
 from lamina.models.counters import counter_for
@@ -257,6 +261,23 @@ def test_s2_04_chunks_that_are_one_question_are_never_dropped_silently() -> None
         built(*TEN, budget=limited(50))
     assert (raised.value.floor, raised.value.room) == (280, 50)
     assert raised.value.segments[0] == ("c0", 28)
+
+
+@given(st.lists(st.integers(1, 60), min_size=2, max_size=12), st.integers(60, 900))
+def test_s2_04_a_limit_drops_old_chunks_and_not_the_run(sizes: list[int], limit: int) -> None:
+    """Messages become one after the cut: as many chunks fit as without merging."""
+    run = [replied(f"step {at} " + "x " * size, f"s{at}") for at, size in enumerate(sizes)]
+    log = [said("Which files?", "c1"), *run, said("End?", "z")]
+    try:
+        apart, merged = (
+            built(*log, options=Options(repairs=repairs), budget=limited(limit))
+            for repairs in (AS_IS, MERGED)
+        )
+    except BudgetExceeded:
+        reject()
+    assert set(included(merged)) >= set(included(apart)[1:])
+    roles = [role for role, _ in messages(merged)]
+    assert ("assistant", "assistant") not in pairwise(roles)
 
 
 def test_s2_05_the_count_is_exact_where_the_counter_is() -> None:

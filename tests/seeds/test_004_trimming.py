@@ -127,6 +127,12 @@ def test_s4_11_keep_counts_assistants_after_merging() -> None:
     assert texts(fitted)[4] == "u3\nu4"
 
 
+def test_s4_11_several_replies_in_a_row_count_as_one() -> None:
+    run = [assistant(f"{number} " + "a" * 200) for number in range(6)]
+    log = [*turns(2, "q{i}", "b*200"), user("q2"), *run, user("q3")]
+    assert trimmed(trim(log, 700, keep=2)) == [1]
+
+
 def test_s4_14_trimming_never_makes_a_request_larger() -> None:
     """Upstream grows from 158 to 162 tokens here; a reply shorter than the placeholder stays."""
     fitted = trim(turns(2, "x*200", "a{i}"), 190, keep=0)

@@ -336,7 +336,8 @@ def _find_first_of_last_steps(entries: Sequence[Entry], keep: int) -> int:
     """
     spoken: set[int] = set()
     for entry in find_sent(entries):
-        is_models = entry.segment.role is Role.ASSISTANT
+        # A message that repair made of several counts as one, though each of them is a step.
+        is_models = entry.segment.role is Role.ASSISTANT and entry.opens
         if is_models and entry.segment.kind != "digest":
             spoken.add(entry.step)
     if len(spoken) < keep:

@@ -36,13 +36,15 @@ ATTACHED_TWICE = "attached twice with one question"
 class TurnPosition(msgspec.Struct, frozen=True, kw_only=True):
     """How far the counting of turns and steps has come.
 
-    `opening`: the user's side is putting things in. `talking`: the assistant's message is being written.
+    `opening`: the user's side is putting things in. `talking`: the assistant's message is being written, and
+    `calling`: it has calls already.
     """
 
     turn: int = -1
     step: int = -1
     opening: bool = False
     talking: bool = False
+    calling: bool = False
 
 
 START = TurnPosition()
@@ -85,9 +87,13 @@ def _advance(position: TurnPosition, entry: Entry, *, in_section: bool) -> TurnP
         if not continues_message(entry):
             return TurnPosition(turn=position.turn + 1, step=position.step + 1, opening=True)
     if segment.role is Role.ASSISTANT:
-        begins_step = entry.opens or not position.talking
+        # Messages that repair made one are steps of their own, so that a cut lowers the old ones among them.
+        # Calls of one message are answered together, so they are one step.
+        is_message = entry.opens or not (entry.segment.joins or position.calling)
+        begins_step = is_message or not position.talking
+        calling = begins_with(entry.parts, ToolCall) or (position.calling and not begins_step)
         step = position.step + int(begins_step)
-        return TurnPosition(turn=position.turn, step=step, talking=True)
+        return TurnPosition(turn=position.turn, step=step, talking=True, calling=calling)
     if entry.role is Role.SYSTEM:
         return position
     return TurnPosition(turn=position.turn, step=position.step)
