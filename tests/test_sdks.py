@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import botocore.session
 import pytest
 from anthropic import Anthropic, BadRequestError
+from anthropic.types import ModelParam
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 from botocore import UNSIGNED
 from botocore.config import Config
@@ -17,6 +18,7 @@ from google.genai import types as gemini
 from ollama import Client as Ollama
 from ollama._types import ChatRequest
 from openai import OpenAI
+from openai.types import ChatModel
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from openai.types.completion_create_params import (
     CompletionCreateParamsNonStreaming as TextCreateParamsNonStreaming,
@@ -24,11 +26,13 @@ from openai.types.completion_create_params import (
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
+from lamina.caches import rules_for
 from lamina.core.build import build
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.bedrock_converse import to_sdk_arguments
 from lamina.dialects.translate import choose_options
+from lamina.models import Prices, model
 from lamina.replay import generate_session, split_calls
 from lamina.testing.conformance import MODELS, plain_head
 from tests.dialects.bedrock_requests import refusals
@@ -131,6 +135,16 @@ def server() -> Iterator[Checking]:
         for client in (_anthropic, _openai, _gemini, _bedrock):
             client(running.url).close()
         _ollama(running.url)._client.close()  # noqa: SLF001 - it has no other way
+
+
+@pytest.mark.parametrize("name", [*get_args(get_args(ModelParam)[0]), *get_args(ChatModel)])
+def test_every_model_that_an_sdk_names_is_served_and_nothing_that_was_inferred_has_a_price(name: str) -> None:
+    found = model(name)
+    assert found.window >= 4_096
+    assert (found.prices == Prices()) is found.inferred
+    if found.inferred:
+        assert found.like == model(found.like).name
+        assert rules_for(name) == rules_for(found.like)
 
 
 @pytest.mark.parametrize("name", DIALECTS)

@@ -96,7 +96,7 @@ _ROWS: tuple[tuple[str, str, Claim], ...] = (
     ("claude-opus-4-7 claude-opus-4.7 claude-opus-4-8 claude-opus-4.8", "ctok-4.8", "measured"),
     ("claude-sonnet-5 claude-fable-5", "ctok-4.8", "measured"),
     ("claude-sonnet-5- claude-sonnet-5. claude-fable-5- claude-fable-5.", "ctok-4.8", ""),
-    ("claude-sonnet-5-2 claude-fable-5-2", "ctok-4.8", "measured"),  # a date, not a version
+    ("claude-sonnet-5-20 claude-fable-5-20", "ctok-4.8", "measured"),  # a date, not a version
     ("gemini", "gemma2", ""),
     ("gemini-3-pro", "gemma2", "measured"),
     # Google's SDK (google-genai 3.1) counts these with Gemma 4's; it names Gemma 3's for the ones above,
@@ -110,6 +110,7 @@ _ROWS: tuple[tuple[str, str, Claim], ...] = (
     ("qwen qwen-2.5 qwen-3", "qwen3", ""),
     ("qwen2.5 qwen3 qwq-32b", "qwen3", "exact"),
     ("qwen2.5-max qwen3-max qwen3-coder-plus qwen3-coder-flash qwen3.", "qwen3", ""),
+    ("deepseek", "deepseek_v3", ""),
     ("deepseek-v3 deepseek-r1 deepseek-v4 deepseek-chat deepseek-reasoner", "deepseek_v3", "exact"),
     ("deepseek-r1-distill-qwen deepseek-r1-0528-qwen3", "qwen3", ""),
     ("deepseek-r1-distill-llama", "llama3", ""),
