@@ -23,6 +23,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
 from lamina import Budget, Policy
+from lamina.conversations.store import ConversationState, conversation_place
 from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments
 from lamina.errors import BadInput
@@ -124,6 +125,7 @@ def test_a_client_recalls_explains_and_searches_over_stdio(store: str) -> None:
         assert len(lines) == 2
         assert lines[0].startswith("chat: a session, ")
         name = lines[1].partition(":")[0]
+        assert lines[1].startswith(f"{name}: through the gateway to ")
 
         # a session: the table of lamina explain, one segment, its text byte for byte, and in pieces
         shown = await ask(client, "explain", conversation="chat")
@@ -149,6 +151,27 @@ def test_a_client_recalls_explains_and_searches_over_stdio(store: str) -> None:
         assert output(2, 100).split("\n")[0] in found
 
     speak(store, talk)
+
+
+@pytest.mark.parametrize(
+    ("door", "words"),
+    [
+        ("", "through the gateway"),
+        ("gateway", "through the gateway"),
+        ("wrap", "through a wrapped client"),
+        ("chat", "through lamina chat"),
+        ("demo", "through the door 'demo'"),
+    ],
+)
+def test_a_list_says_through_which_door_a_conversation_came(door: str, words: str) -> None:
+    async def list_them() -> str:
+        memory = MemoryStore()
+        state = ConversationState(door=door, model="gpt-5", requests=1)
+        await memory.append(conversation_place("", "talk"), [], expect=0, state=state.encode())
+        async with open_library(memory) as library:
+            return await library.explain()
+
+    assert asyncio.run(list_them()).startswith(f"talk: {words} to gpt-5, 1 request, 0 cuts")
 
 
 def test_errors_are_results_that_say_what_to_do(store: str) -> None:
@@ -207,9 +230,13 @@ def status(url: str, **headers: str) -> int:
     usual = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     sent = usual | {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request("POST", parts.path, json.dumps(message), sent)
-    answer = connection.getresponse().status
+    answer = connection.getresponse()
+    said = answer.read().decode()
     connection.close()
-    return answer
+    if answer.status == 421:  # the option of this door, and no setting of the gateway
+        assert "--allow-host" in said
+        assert "`hosts`" not in said
+    return answer.status
 
 
 def test_http_serves_the_same_and_refuses_strangers(store: str) -> None:

@@ -32,9 +32,12 @@ class Visitor(NamedTuple):
     key_is_token: bool = False
 
 
-def admit_visitor(headers: Headers, settings: GatewaySettings) -> Visitor:
-    """The workspace of a request. Raises Refusal if the gateway must not answer it."""
-    check_sender(headers, settings)
+def admit_visitor(headers: Headers, settings: GatewaySettings, *, names: str = "`hosts`") -> Visitor:
+    """The workspace of a request. Raises Refusal if it must not be answered.
+
+    `names` is the setting or option of the caller's door that lists more host names.
+    """
+    check_sender(headers, settings, names=names)
     if not settings.tokens:
         return Visitor()
     token = read_header(headers, TOKEN_HEADER)
@@ -47,9 +50,9 @@ def admit_visitor(headers: Headers, settings: GatewaySettings) -> Visitor:
     return Visitor(workspace, in_key_header)
 
 
-def check_sender(headers: Headers, settings: GatewaySettings) -> None:
+def check_sender(headers: Headers, settings: GatewaySettings, *, names: str = "`hosts`") -> None:
     """Refuse a host name that is not served here, pages of other sites, and two keys in one header."""
-    _check_host(headers, settings)
+    _check_host(headers, settings, names)
     _check_origin(headers)
     for key_header in KEY_HEADERS:  # servers differ in which of two values they take
         if len(set(_read_values(headers, key_header))) > 1:
@@ -98,7 +101,7 @@ def _find_workspace(token: str, settings: GatewaySettings) -> str | None:
     return workspace
 
 
-def _check_host(headers: Headers, settings: GatewaySettings) -> None:
+def _check_host(headers: Headers, settings: GatewaySettings, names: str) -> None:
     """Refuse foreign Host headers (DNS rebinding).
 
     If other machines may ask and no names are listed, the token decides. It also decides where they ask by
@@ -114,7 +117,7 @@ def _check_host(headers: Headers, settings: GatewaySettings) -> None:
         return
     if settings.is_public and is_address(host):  # as Prometheus asks each pod
         return
-    raise Refusal(421, "this host name is not served here; list it in `hosts`")
+    raise Refusal(421, f"this host name is not served here; list it in {names}")
 
 
 def _check_origin(headers: Headers) -> None:

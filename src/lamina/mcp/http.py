@@ -69,7 +69,7 @@ class GuardedApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             try:
-                admit_visitor(scope["headers"], self._guard)
+                admit_visitor(scope["headers"], self._guard, names="--allow-host")
             except Refusal as refusal:
                 await _refuse(refusal, send)
                 return

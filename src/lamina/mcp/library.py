@@ -44,10 +44,10 @@ _SEARCH = "see what search finds"
 
 
 class LibraryConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as it was read. `state` is the gateway's; a session has none."""
+    """A conversation as it was read. `state` is what its door has recorded; a session has none."""
 
     name: str
-    kind: Literal["session", "gateway"]
+    kind: Literal["session", "recorded"]
     log: tuple[Segment, ...]
     ledger: Ledger
     state: ConversationState | None = None
@@ -72,7 +72,7 @@ class ConversationLibrary:
         self._recorded_in = recorded_workspace(workspace)
         self._places: dict[str, str] = {
             "session": workspace,
-            "gateway": conversation_workspace(self._recorded_in),
+            "recorded": conversation_workspace(self._recorded_in),
         }
         self._remembered: dict[tuple[str, str], _Remembered] = {}
         self._indexed: dict[str, StoredHead] = {}
@@ -139,7 +139,7 @@ class ConversationLibrary:
             yield stored
 
     async def _list_names(self) -> list[str]:
-        """The names of all conversations: sessions first, then those of the gateway."""
+        """The names of all conversations: sessions first, then what other doors have recorded."""
         if self._only:
             return [self._only]
         names: dict[str, None] = {}
@@ -157,16 +157,16 @@ class ConversationLibrary:
         head = await self._read_head("session", name)
         if head.count:
             return await self._read_remembered("session", name, head)
-        head = await self._read_head("gateway", name)
+        head = await self._read_head("recorded", name)
         if head.state:
-            return await self._read_remembered("gateway", name, head)
+            return await self._read_remembered("recorded", name, head)
         raise StoreError("there is none of this name", conversation=name, hint=_HINT)
 
     async def _read_head(self, kind: str, name: str) -> StoredHead:
         return (await self._store.read(Where(self._places[kind], name), last=0)).head
 
     async def _read_remembered(
-        self, kind: Literal["session", "gateway"], name: str, head: StoredHead
+        self, kind: Literal["session", "recorded"], name: str, head: StoredHead
     ) -> LibraryConversation:
         remembered = self._remembered.get((kind, name))
         if remembered is not None and remembered.head == head:
@@ -222,7 +222,7 @@ async def _read_recorded(store: Store, workspace: str, name: str) -> LibraryConv
         raise StoreError("there is none of this name", conversation=name, hint=_HINT)
     return LibraryConversation(
         name=name,
-        kind="gateway",
+        kind="recorded",
         log=recorded.log,
         ledger=recorded.ledger,
         state=recorded.state,
@@ -269,7 +269,7 @@ def _describe_line(line: LedgerLine | None, size: int) -> str:
 
 
 def _explain_snapshot(stored: LibraryConversation, state: ConversationState) -> str:
-    """A gateway's conversation: its last request in numbers, its cuts, and what was lowered with its key."""
+    """A recorded conversation: its last request in numbers, its cuts, and what was lowered with its key."""
     ledger = state.ledger
     cuts = [f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens" for cut in ledger.cuts]
     lines = [_write_line(stored), "", *cuts]
@@ -297,7 +297,18 @@ def _write_line(stored: LibraryConversation) -> str:
         return f"{stored.name}: a session, {count_noun(len(stored.log), 'segment')}, {cuts}"
     moment = datetime.fromtimestamp(state.updated, UTC).strftime("%Y-%m-%d %H:%M")
     requests = count_noun(state.requests, "request")
-    return f"{stored.name}: through the gateway to {state.model}, {requests}, {cuts}, last on {moment} UTC"
+    door = _DOORS.get(state.door, f"through the door {state.door!r}")
+    return f"{stored.name}: {door} to {state.model}, {requests}, {cuts}, last on {moment} UTC"
+
+
+_DOORS = {
+    "": "through the gateway",  # before it wrote its name
+    "gateway": "through the gateway",
+    "wrap": "through a wrapped client",
+    "session": "through a session",
+    "chat": "through lamina chat",
+}
+"""How requests of each door came, as a list says it."""
 
 
 def _chunk_log(log: Sequence[Segment]) -> tuple[Chunk, ...]:
