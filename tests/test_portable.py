@@ -41,9 +41,9 @@ ALLOWED = {
     ("lamina.gateway.upstream_connection", "lower"): "as in lamina.gateway.stream",
     ("lamina.telemetry.otel", "lower"): "as in lamina.gateway.stream",
     ("lamina.models.counters", "split"): "a table of names in the file itself",
-    ("lamina.models.counters.claude", "split"): "a table of names in the file itself",
     ("lamina.models.framing", "split"): "a table of names in the file itself",
-    ("lamina.models.counters.vocabularies", "split"): "a table of names in the file itself",
+    ("lamina.models.names", "split"): "a table of names in the file itself",
+    ("lamina.adapters.pydantic_workspace", "normpath"): "a path with a NUL is not asked about",
     (
         "lamina.workspace.paths",
         "unicodedata",

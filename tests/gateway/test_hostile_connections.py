@@ -13,7 +13,7 @@ import pytest
 from anyio import to_thread
 
 from lamina.core import Counter
-from lamina.fitting.request import Fitted, fit_request
+from lamina.fitting import Fitted, fit_request
 from lamina.gateway import fit_call, limits
 from tests.gateway.growing import chat_request, dump
 from tests.gateway.running import RunningGateway, proxied, run_gateway, settings_for, until

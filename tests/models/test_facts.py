@@ -15,7 +15,7 @@ from lamina.caches import rules_for
 from lamina.conversations.costs import price_usage
 from lamina.core.cut_target import derive_limits
 from lamina.core.text.estimate import FAMILIES
-from lamina.dialects.usage import Usage
+from lamina.dialects import Usage
 from lamina.models import AS_OF, Model, Prices, listed_models, load_models, model, price_of
 from lamina.models import facts as models
 from lamina.models.counters import counter_for

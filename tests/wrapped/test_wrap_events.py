@@ -114,7 +114,10 @@ def test_the_logger_is_silent_unless_it_is_configured(capfd: pytest.CaptureFixtu
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("known", ["", "[models.my-own-model]\nwindow = 3000\nprices = {read = 0.1}\n"])
+@pytest.mark.parametrize(
+    "known",
+    ["[models.another]\nwindow = 3000\n", "[models.my-own-model]\nwindow = 3000\nprices = {read = 0.1}\n"],
+)
 def test_a_model_without_a_price_has_events_without_money(
     known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -366,10 +366,15 @@ def find_superseded(entries: Sequence[Entry]) -> dict[int, int]:
         if entries[result_at].form is not Form.FULL:
             continue
         match entries[call_at].parts[0], entries[result_at].parts[0]:
-            case ToolCall() as call, ToolResult() as result:
+            case ToolCall() as call, ToolResult() as result if _is_text(result):
                 newest = latest.setdefault((call.name, call.arguments, result.content), result_at)
                 if newest != result_at:
                     superseded[result_at] = newest
             case _:
                 pass
     return superseded
+
+
+def _is_text(result: ToolResult) -> bool:
+    """Whether a result is nothing but text: no picture, no document and no block of a provider's own."""
+    return all(isinstance(part, Text) for part in result.content)

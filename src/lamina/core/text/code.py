@@ -25,16 +25,16 @@ _KEYWORDS = (
 )
 # A longer line needs punctuation, too, or prose such as "class of things that go on" would be a definition.
 _NAMED = (
-    rf"{_KEYWORDS}(?:<[^>\n]{{0,80}}>)?[ \t*]{{1,9}}[\w$(<][\w$.]{{0,100}}+"
+    rf"{_KEYWORDS}(?:<[^>\n]{{0,80}}>)?[ \t*]{{1,9}}[\w$(<][\w$.]{{0,100}}(?![\w$.])"
     r"(?:[ \t]*$|[^\n]{0,150}[({:=;<])"
 )
 _BOUND = (
-    r"(?:const|let|var)[ \t]{1,9}[\w$]{1,100}+[^=\n]{0,60}+=[ \t]{0,9}(?:async\b[ \t]{0,9})?"
-    r"(?:function\b|\([^\n]{0,150}=>|[\w$]{1,100}+[ \t]{0,9}=>)"
+    r"(?:const|let|var)[ \t]{1,9}[\w$]{1,100}(?![\w$])[^=\n]{0,60}=[ \t]{0,9}(?:async\b[ \t]{0,9})?"
+    r"(?:function\b|\([^\n]{0,150}=>|[\w$]{1,100}[ \t]{0,9}=>)"
 )
 _C_LIKE = (
     r"(?=\S)(?!(?:await|case|catch|do|elif|else|except|for|foreach|if|lock|new|return|switch|throw|try|using"
-    r"|when|while|with)\b)[\w*&:<>,\[\]~. \t]{1,100}+\([^;\n]{0,150}\)[^;=(){\n]{0,60}+"
+    r"|when|while|with)\b)[\w*&:<>,\[\]~. \t]{1,100}\([^;\n]{0,150}\)[^;=(){\n]{0,60}"
     r"(?:\{[ \t\r]*$|$(?=\n[ \t]{0,99}\{))"
 )
 _DEFINITION = re.compile(
