@@ -137,7 +137,7 @@ NEAREST = [
     ("gemini-2.0-flash", "gemini-2.5-flash"),
     ("devstral-2", "devstral"),
     ("gemini-2.5-flash-preview-tts", "gemini-2.5-flash"),
-    ("moonshot/moonshot-v1-128k", "kimi-k2"),
+    ("moonshot/newcomer", "kimi-k2"),
 ]
 
 
@@ -171,8 +171,9 @@ def test_a_name_that_nobody_listed_is_served_as_the_nearest_and_its_prices_are_n
 def test_the_nearest_is_never_newer_than_one_that_is_not(row: Model, minor: int, word: str) -> None:
     family, (major, _) = split_version(key_of(row.name))
     written = f"{family.replace('#', f'{major}-{minor}')}{word}"
-    found = model(written)
-    assume(found.inferred)
+    found = model_or_none(written)
+    assume(found is not None and found.inferred)
+    assert found is not None
     version = (major, str(minor))
     own = split_version(key_of(model(found.like).name))[1]
     family_versions = [split_version(key)[1] for key in listed_models() if split_version(key)[0] == family]

@@ -109,7 +109,7 @@ _ROWS: tuple[tuple[str, str, Claim], ...] = (
     ("llama-4 llama4", "o200k_base", ""),
     ("qwen qwen-2.5 qwen-3", "qwen3", ""),
     ("qwen2.5 qwen3 qwq-32b", "qwen3", "exact"),
-    ("qwen2.5-max qwen3-max qwen3-coder-plus qwen3-coder-flash qwen3.", "qwen3", ""),
+    ("qwen2.5-max qwen3-max qwen3-coder-plus qwen3-coder-flash qwen3-vl-plus qwen3.", "qwen3", ""),
     ("deepseek", "deepseek_v3", ""),
     ("deepseek-v3 deepseek-r1 deepseek-v4 deepseek-chat deepseek-reasoner", "deepseek_v3", "exact"),
     ("deepseek-r1-distill-qwen deepseek-r1-0528-qwen3", "qwen3", ""),
