@@ -119,7 +119,9 @@ class RecordedTalk:
     def say_refused(self, text: str) -> None:
         """The upstream refuses a request as too long, and lamina sends a shorter one."""
         self._add_user(text)
+        answered_cuts = self.cuts
         refused_id, _, _ = self._send(self.client_request())
+        self.cuts = answered_cuts  # a cut that no model has seen is none
         body = b'{"error":{"type":"invalid_request_error","message":"prompt is too long"}}'
         self._receive_answer(refused_id, Answered(id=refused_id, at=self._now, status=400), body, None)
         self._window = self._window * 2 // 3

@@ -98,6 +98,7 @@ class PendingCall:
         self._parse_memo = match.parse_memo
         self._last_remembered = match.before
         self._recorded_ledger: Ledger = match.conversation.state.ledger
+        self._answered_cuts = len(self._recorded_ledger.cuts)
         self._windows = self._conversation.state.windows
         digests = self._conversation.digests
         conversations.note_pause(self._conversation.last_request)
@@ -166,7 +167,7 @@ class PendingCall:
             window=self._current_budget().window,
             ledger=self._fitted.ledger,
             envelope=self._fitted.envelope,
-            cut=self._fitted.envelope.cut,
+            cut=next(reversed(self._fitted.ledger.cuts[self._answered_cuts :]), None),
             why=self._why,
             body=body,
             came=came,
@@ -255,6 +256,7 @@ class PendingCall:
         self._trace.record_recalls(len(turns) // 2 or 1)
         self._why = "recall"
         self._record_answer(absorbed.usage, answer, recalled=True)
+        self._answered_cuts = len(self._fitted.ledger.cuts)
         self._request = append_turns(self._request, turns)
         self._is_spliced = True
         self._conversation = msgspec.structs.replace(

@@ -151,7 +151,7 @@ def sum_calls(calls: Sequence[BuiltCall]) -> Json:
         **sum_fields(calls, ["read", "written", "uncached", "output"]),
         "dollars": sum(known_prices) if known_prices else None,
         "is_at_least": 0 < len(known_prices) < len(prices),
-        "cuts": sum(bool(call.cut) for call in calls),
+        "cuts": sum(bool(call.cut) and not call.is_refused for call in calls),
         "refused": sum(call.is_refused for call in calls),
         "open": sum(call.is_open for call in calls),
         "largest": max((call.tokens for call in calls), default=0),
