@@ -214,10 +214,8 @@ def _find_with_file(name: str, path: str, dialect: str) -> Model | None:
 
 
 def _find_nearest(name: str, among: Sequence[Models], dialect: str) -> Model | None:
-    try:
-        return find_model(name, *among)
-    except BadInput:
-        return _find_own_family(name, among) or infer_model(name, *among, dialect=dialect)
+    listed = _find_listed(name, among)
+    return listed or _find_own_family(name, among) or infer_model(name, *among, dialect=dialect)
 
 
 def _find_own_family(name: str, among: Sequence[Models]) -> Model | None:
@@ -321,14 +319,22 @@ def find_model(name: str, *among: Models) -> Model:
     vendor's or region's prefix; then the one of the first table. If what follows makes another model of the
     name, the name is unknown.
     """
-    tuned_base = read_tuned_base(name)
-    if tuned_base:
-        return _find_tuned(name, tuned_base, among)
-    longest = _find_longest(key_of(name), among)
-    if longest is None:
+    row = _find_listed(name, among)
+    if row is None:
         raise _unknown_model(name)
-    row, rest = longest
-    return _apply_tail(name, row, rest)
+    return row
+
+
+def _find_listed(name: str, among: Sequence[Models]) -> Model | None:
+    tuned_base = read_tuned_base(name)
+    longest = _find_longest(tuned_base or key_of(name), among)
+    if longest is not None:
+        return _apply_tail(*longest)
+    base_row = _find_listed(tuned_base.removeprefix(TUNED), among) if tuned_base else None
+    if base_row is None:
+        return None
+    # A fine-tuned model that has no prices of its own has the limits of the one that it began as.
+    return msgspec.structs.replace(_remove_prices(base_row), name=TUNED + base_row.name, listed="")
 
 
 def _find_longest(key: str, among: Sequence[Models]) -> tuple[Model, str] | None:
@@ -345,30 +351,17 @@ def _find_longest(key: str, among: Sequence[Models]) -> tuple[Model, str] | None
     return None
 
 
-def _apply_tail(name: str, row: Model, rest: str) -> Model:
-    """A row for a name that goes on after it."""
+def _apply_tail(row: Model, rest: str) -> Model | None:
+    """A row for a name that goes on after it; None if that makes another model of the name."""
     tail = tail_of(rest, open_weights=row.prices == Prices())
     if tail == "other":
-        raise _unknown_model(name)
+        return None
     if tail == "unpriced":
         return _remove_prices(row)
     if tail == "wide" and row.window < MILLION:
         wide_tier = Tier(above=row.window, prices=Prices())  # no source says what the wider window costs
         return msgspec.structs.replace(row, window=MILLION, tiers=(*row.tiers, wide_tier))
     return row
-
-
-def _find_tuned(name: str, tuned_base: str, among: Sequence[Models]) -> Model:
-    """A fine-tuned model: the row that has its own prices, else the limits of the model it began as."""
-    longest = _find_longest(tuned_base, among)
-    if longest is not None:
-        row, rest = longest
-        return _apply_tail(name, row, rest)
-    try:
-        base_row = find_model(tuned_base.removeprefix(TUNED), *among)
-    except BadInput:
-        raise _unknown_model(name) from None
-    return msgspec.structs.replace(_remove_prices(base_row), name=TUNED + base_row.name, listed="")
 
 
 def _remove_prices(row: Model) -> Model:

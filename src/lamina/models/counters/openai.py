@@ -1,4 +1,4 @@
-"""Counts exactly for OpenAI's models, offline: o200k and cl100k, with the vocabularies that splintr carries.
+"""Counts exactly for OpenAI's newer models, offline, with the vocabulary that splintr carries.
 
 What providers put around the text (`framing`) is measured, not exact. A vocabulary is loaded once per
 process, when its counter is first needed.
@@ -19,9 +19,3 @@ from lamina.models.framing import framing_for
 def o200k() -> Counter:
     """GPT-4o and later, the o-series, gpt-oss: its o200k_harmony differs in special tokens only."""
     return msgspec.structs.replace(vocabularies.vocabulary("o200k_base"), framing=framing_for("gpt-5"))
-
-
-@cache
-def cl100k() -> Counter:
-    """GPT-4, GPT-3.5 and the text-embedding models."""
-    return msgspec.structs.replace(vocabularies.vocabulary("cl100k_base"), framing=framing_for("gpt-4"))

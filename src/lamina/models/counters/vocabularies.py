@@ -43,16 +43,15 @@ class Tokenizer(Protocol):
 
 def names() -> tuple[str, ...]:
     """The names of all vocabularies."""
-    return tuple(_PROOFS)
+    return tuple(_VOCABULARIES)
 
 
 @cache
 def vocabulary(name: str) -> Counter:
     """A counter that is exact for every model with this vocabulary. Its framing is the plain one."""
     tokenizer(name)  # raises here if the vocabulary is missing, and not when counting
-    return Counter(
-        name=name.removesuffix("_base"), count=guard_count(_count_with(name), _FAMILIES[name]), exact=True
-    )
+    family, _ = _VOCABULARIES[name]
+    return Counter(name=name.removesuffix("_base"), count=guard_count(_count_with(name), family), exact=True)
 
 
 def encode(text: str, *, vocabulary: str) -> list[int]:
@@ -67,11 +66,11 @@ def encode(text: str, *, vocabulary: str) -> list[int]:
 @cache
 def tokenizer(name: str) -> Tokenizer:
     """The proven tokenizer of a vocabulary, for text without surrogates."""
-    if name not in _PROOFS:
+    if name not in _VOCABULARIES:
         raise BadInput(f"unknown vocabulary {name!r}", place="vocabulary", hint=f"use one of {names()}")
     loaded = _load_tokenizer(name)
     proof = sha256(str(loaded.encode_ordinary(PROBE)).encode()).hexdigest()[:16]
-    if proof != _PROOFS[name]:
+    if proof != _VOCABULARIES[name][1]:
         raise BadInput(
             f"splintr's vocabulary {name!r} does not encode a known text as it should",
             place="vocabulary",
@@ -137,33 +136,18 @@ _TAGS = re.compile(
     "</?(?:table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquote|strong|em|b|i|u|s|sub|sup|code)>"
 )
 
-_FAMILIES = {
-    "o200k_base": "o200k",
-    "cl100k_base": "cl100k",
-    "gemma2": "gemini",
-    "gemma3": "gemini",
-    "gemma4": "gemini",
-    "llama3": "llama3",
-    "qwen3": "qwen3",
-    "deepseek_v3": "deepseek",
-    "mistral_v3": "mistral",
-    "glm4": "llama3",
-    "kimi_k2": "o200k",
-    "kimi_k3": "o200k",
-}
-
-# Digests of the ids of `PROBE`.
-_PROOFS = {
-    "o200k_base": "1a16ff0d8afbd0b9",
-    "cl100k_base": "d4b3bb9479351c11",
-    "gemma2": "d054beb915bb9a9d",
-    "gemma3": "e278df52168090e9",
-    "gemma4": "e278df52168090e9",
-    "llama3": "4769d7f224834319",
-    "qwen3": "760b227603bd3671",
-    "deepseek_v3": "b291047342fde53e",
-    "mistral_v3": "6abaa27c246a4a7c",
-    "glm4": "0798f1aa21da56df",
-    "kimi_k2": "cbd648884bca3767",
-    "kimi_k3": "cbd648884bca3767",
+# Of each vocabulary the family of its estimate, and the digest of the ids of `PROBE`.
+_VOCABULARIES = {
+    "o200k_base": ("o200k", "1a16ff0d8afbd0b9"),
+    "cl100k_base": ("cl100k", "d4b3bb9479351c11"),
+    "gemma2": ("gemini", "d054beb915bb9a9d"),
+    "gemma3": ("gemini", "e278df52168090e9"),
+    "gemma4": ("gemini", "e278df52168090e9"),
+    "llama3": ("llama3", "4769d7f224834319"),
+    "qwen3": ("qwen3", "760b227603bd3671"),
+    "deepseek_v3": ("deepseek", "b291047342fde53e"),
+    "mistral_v3": ("mistral", "6abaa27c246a4a7c"),
+    "glm4": ("llama3", "0798f1aa21da56df"),
+    "kimi_k2": ("o200k", "cbd648884bca3767"),
+    "kimi_k3": ("o200k", "cbd648884bca3767"),
 }
