@@ -272,20 +272,6 @@ def test_few_words_of_the_user_stand_word_for_word() -> None:
     assert all(question in text for question in asked)
 
 
-def test_many_requests_that_are_alike_are_one_line() -> None:
-    log = [user("Let us build the parser.")]
-    for number in range(40):
-        log += [
-            assistant(f"Part {number} is written and explained. " * 8),
-            user(f"Now step {number}: write function number {number}, please, and explain every line of it."),
-        ]
-    envelope = grow((log[:end] for end in range(3, len(log) + 1, 2)), Budget(window=2_000, reserve=0))[-1]
-    text = "\n".join(text_of(entry.parts) for entry in envelope.sent if is_digest(entry))
-    assert " times like this: Now step " in text
-    assert " times like this: Part " in text
-    assert len(re.findall(r"^  [0-9]+[:,]", text, re.MULTILINE)) <= 6
-
-
 def test_what_the_user_accepted_is_kept_as_agreed() -> None:
     log: list[Segment] = [
         user("How should we store the orders?"),

@@ -9,13 +9,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from lamina.core.text.characters import fold_case, split_words
 from lamina.core.text.clipping import clip
 from lamina.core.text.excerpts import clean_text
-from lamina.core.text.facts import DIGIT, SentenceWords, list_words
+from lamina.core.text.facts import SentenceWords, list_words
 from lamina.core.text.sentences import Statement, split_clauses, split_sentences
 from lamina.core.text.standing_rules import (
-    GIANT,
     LONGEST_WISH,
     find_replaced,
     find_statements,
@@ -85,13 +83,6 @@ class SpokenMessage:
                 text = quote_statement(text, longest=LONGEST_WISH)
             quotations.append(clean_text(text))
         return quotations
-
-    @cached_property
-    def shape(self) -> tuple[str, ...]:
-        """The words without those that have a digit: equal for messages that say nearly the same."""
-        if len(self.text) > GIANT:
-            return (self.text,)
-        return tuple(word for word in split_words(fold_case(self.text)) if not DIGIT.search(word))
 
 
 class LaterRule(NamedTuple):

@@ -4,8 +4,8 @@ A model can recall a file whose name it sees. It cannot recall a rule, a wish or
 of. So where the user's words must go, they stay in this order: standing rules; wishes, which are preferences,
 needs, definitions, corrections and decisions; what may be a wish; facts, the densest first; then the rest. Of
 a long message sentences stay. A short one had better stay as a whole, since a sentence of it says little
-without the one before. Requests that say nearly the same become one line with their number. Everything that
-stays is in the speaker's own words, in its order, and `…` stands where something is missing.
+without the one before. Everything that stays is in the speaker's own words, in its order, and `…` stands
+where something is missing.
 
 Short replies of the assistant are facts of the talk too, and are chosen beside the user's facts by the same
 measure. They are told apart by their label, and never stand in the user's voice. `print_talk` prints what was
@@ -14,16 +14,15 @@ chosen, with marks at rules that were replaced since.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby, takewhile
 from typing import NamedTuple
 
 from lamina.core.text.characters import WHITE_SPACE, is_blank, split_words
-from lamina.core.text.clipping import clip, count_units, shorten
+from lamina.core.text.clipping import count_units, shorten
 from lamina.core.text.excerpts import clean_text
-from lamina.core.text.facts import DIGIT, value_sentences
+from lamina.core.text.facts import value_sentences
 from lamina.core.text.sentences import Statement
 from lamina.core.text.spoken_messages import LaterRule, SpokenMessage, choose_remarks, find_replaced_rules
 from lamina.core.text.standing_rules import LONGEST_STATEMENT, find_rules, quote_statement
@@ -47,16 +46,11 @@ the rest: notes/planner.md has what other parts would show."""
 SHORTEST_SENTENCE = 200
 """Characters to which a long sentence without a rule or wish in it may be shortened."""
 
-FEWEST_ALIKE = 3
-"""So many messages that differ only in numbers become one line."""
-
 _AROUND_SENTENCE = 3  # a space, and now and then a gap
 _FEWEST_CHARACTERS = 24  # of a message for which there is hardly room
-_LISTED = 160  # characters of what differs between messages that are alike
 
 WORDS_TITLE, REPLIES_TITLE = "The user said, by turn:", "The assistant said, by turn:"
 _TRIES = 6  # how often words are chosen anew until they are within their limit
-_AFTER_REMARK = re.compile("(?:, [0-9,]+ times like this)?: ")
 
 SMALLEST_DIGEST = 80
 """Characters below which a digest is one line."""
@@ -90,11 +84,6 @@ class SpokenMessages:
         return value_sentences([message.words for message in self.messages])
 
     @cached_property
-    def alike(self) -> dict[int, _Alike]:
-        """Messages that say nearly the same, by the index of the newest of them."""
-        return _find_alike(self.messages, task=self.first)
-
-    @cached_property
     def users(self) -> list[int]:
         """The indices of the messages that are no replies."""
         return [index for index, message in enumerate(self.messages) if not message.is_reply]
@@ -106,7 +95,7 @@ class SpokenMessages:
 
 
 class QuotedMessage(NamedTuple):
-    """What stays of a message. `whole`: all of it. `times`: it stands for so many messages that are alike.
+    """What stays of a message. `whole`: all of it. `times`: it was said so often.
 
     `remark` stands after the number of its turn: `, rule`, or nothing.
     """
@@ -184,15 +173,8 @@ def quote_messages(
     for index, passages in sorted(chosen.items()):
         message = talk.messages[index]
         text = _join_passages(message.statements, passages, talk.clipped_texts[index])
-        # A message that stays as a whole stands for itself alone, even if others are like it.
-        group = None if index in whole else talk.alike.get(index)
-        if not text:
-            continue
-        if group is None:
+        if text:
             quoted[index] = QuotedMessage(remarks[index], text, text == message.clean_text, message.times)
-        else:
-            remark = f"{remarks[index]}, {group.times:,} times like this"
-            quoted[index] = QuotedMessage(remark, f"{text}{group.others}", times=group.times)
     return quoted
 
 
@@ -215,44 +197,6 @@ def add_rules(shortened: str, text: str, limit: int) -> str:
 def _measure(text: str) -> int:
     """Characters of a message with what is around it: four spaces before each of its lines."""
     return len(text) + 4 * text.count("\n") + AROUND_MESSAGE
-
-
-class _Alike(NamedTuple):
-    """Messages that differ only in numbers: how many, and what differs in those that are not quoted."""
-
-    times: int
-    others: str
-    left_out: frozenset[int]
-
-
-def _find_alike(messages: Sequence[SpokenMessage], *, task: int) -> dict[int, _Alike]:
-    """Messages that say nearly the same, by the index of the newest of them, which is quoted for all.
-
-    `Now step 3: write function 3` and `Now step 4: write function 4` are alike. What is said again and again
-    with other numbers is no standing rule, even if it has a word of one.
-    """
-    groups: dict[tuple[bool, tuple[str, ...]], list[int]] = {}
-    for index, message in enumerate(messages):
-        if index != task:
-            groups.setdefault((message.is_reply, message.shape), []).append(index)
-    large_groups = [indices for indices in groups.values() if len(indices) >= FEWEST_ALIKE]
-    return {indices[-1]: _describe_alike(messages, indices) for indices in large_groups}
-
-
-def _describe_alike(messages: Sequence[SpokenMessage], indices: Sequence[int]) -> _Alike:
-    """A group of messages that are alike. What differs in the older ones is listed behind the newest."""
-    *older, newest = indices
-    newest_words = frozenset(split_words(messages[newest].text))
-    others: dict[str, None] = {}
-    for index in older:
-        for word in split_words(messages[index].text):
-            if DIGIT.search(word) and word not in newest_words:
-                others[word.strip(".,:;!?")] = None
-    listed = ""
-    if others:
-        listed = f" (others: {clip(', '.join(others), _LISTED, unit='characters')})"
-    times = sum(messages[index].times for index in indices)
-    return _Alike(times, listed, frozenset(older))
 
 
 def _choose_passages(
@@ -283,11 +227,10 @@ def _choose_passages(
 
 
 def _list_passages(talk: SpokenMessages, width: int, taken: frozenset[int]) -> _Passages:
-    """The passages of all messages but those that are taken, and those for which a newer one stands."""
-    passed_over = taken.union(*(group.left_out for group in talk.alike.values()))
+    """The passages of all messages but those that are taken."""
     passages = _Passages([], [], [], [], [], [])
     for index in range(len(talk.messages)):
-        if index not in passed_over:
+        if index not in taken:
             _add_passages(passages, talk, index, width)
     for ranked in (passages.wishes, passages.hints, passages.sentences, passages.whole):
         ranked.sort(key=_rank)
@@ -483,9 +426,8 @@ def mark_replaced_rules(
             continue
         head = f"  {message.turn}{before}"
         for at, line in enumerate(lines):
-            is_of_message = line.startswith(head) and _AFTER_REMARK.match(line, len(head))
             # Two messages may be of one turn.
-            if is_of_message and _quotes_rule(_read_quotation(lines, at), message):
+            if line.startswith(f"{head}: ") and _quotes_rule(_read_quotation(lines, at), message):
                 lines[at] = f"  {message.turn}{now}{line[len(head) :]}"
     return "\n".join(lines)
 
