@@ -15,6 +15,7 @@ import pytest
 
 from lamina import Budget, Policy
 from lamina.conversations import delete_conversation, delete_message, find_messages, list_talks, prune
+from lamina.conversations.deleting import cost_place
 from lamina.conversations.listing import list_names
 from lamina.conversations.record import Answered, ConversationRecord, SentRequest
 from lamina.conversations.record_writer import RecordWriter
@@ -164,6 +165,21 @@ async def test_everything_of_a_conversation_goes_and_its_family_stays() -> None:
     assert not await delete_conversation(store, "", TALK)
     assert await delete_conversation(store, "", "lowered")
     assert not (await store.read(family_place("default", "family-1"))).head.count
+    assert (await store.read(cost_place("", "support-42"))).head.state
+    assert await delete_conversation(store, "", "support-42")
+    assert not (await store.read(cost_place("", "support-42"))).head.state
+
+
+@awaited
+async def test_forks_lose_the_message_in_their_own_workspace_only() -> None:
+    store = MemoryStore()
+    for workspace in ("team", "default"):
+        await record_talk(store, workspace=workspace)
+        await record_talk(store, workspace=workspace, name="fork", parent=TALK, family="family-2")
+    await delete_message(store, "team", TALK, text=ANSWER)
+    assert not await find_messages(store, "team", "fork", ANSWER)
+    for name in (TALK, "fork"):
+        assert await find_messages(store, "", name, ANSWER)
 
 
 @pytest.mark.parametrize("window", [4_000, 1_000])

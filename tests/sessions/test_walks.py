@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lamina.core import Cap, Layout, Move, OrderView, admit, audit, cut, library, text_of
@@ -191,8 +191,13 @@ async def walk(numbers: list[int], setting: Setting) -> None:
                 return
 
 
+SAID_AGAIN = Setting(Layout(), 900, LastN(1), ordered=False, dialect="bedrock_converse")
+"""What the reminder of one question quotes, the next question says, before any answer."""
+
+
 @settings(max_examples=max(USUAL // 2, 1))
 @given(walks, settings_of_walks)
+@example([62777, 41, 0, 0, 62777], SAID_AGAIN)
 def test_every_request_of_a_walk_keeps_the_laws_and_is_the_same_after_opening(
     numbers: list[int], setting: Setting
 ) -> None:

@@ -32,6 +32,7 @@ from lamina.core.references import is_named_in_library, is_reference
 from lamina.core.text.characters import split_words
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.sentences import split_sentences
+from lamina.core.turns import continues_message
 from lamina.core.values import Digest, Entry, Form, Layer, Role
 from lamina.core.wording import text_of
 
@@ -161,15 +162,16 @@ def once_in_full(case: Case) -> Iterator[str]:
 def _find_repeated_reminder(case: Case) -> Iterator[str]:
     """What a reminder quotes and stands in the request besides, when its question has just been asked.
 
-    A tool that is called later may return the same sentence: that cannot be helped. A short message is quoted
-    as a whole, and may have a sentence that a digest has too.
+    A tool that is called later may return the same sentence, and the user may say it next: that cannot be
+    helped. A short message is quoted as a whole, and may have a sentence that a digest has too.
     """
     reminders = case.envelope.ledger.reminders
     sent = case.envelope.sent
     if not reminders or sent[-1].role is Role.ASSISTANT or sent[-1].layer is Layer.STEPS:
         return
     newest = reminders[-1]
-    if not any(entry.ref == newest.before and entry.turn == sent[-1].turn for entry in sent):
+    questions = [entry for entry in sent if entry.layer is Layer.PROMPT and not continues_message(entry)]
+    if not questions or questions[-1].ref != newest.before:
         return
     others = [entry for entry in sent if entry.segment.key.partition("!")[0] != newest.key]
     in_sight = " ".join(split_words(" ".join(text_of(entry.parts) for entry in others)))
