@@ -258,6 +258,24 @@ async def test_hooks_see_each_request_and_each_answer() -> None:
     assert [request["user"] for request in client.requests] == ["u-1", "u-1"]
 
 
+@pytest.mark.parametrize("returned", [7, "text", [], {}, {"messages": 7}, b"{}", ({},), False])
+@pytest.mark.parametrize("is_async", [False, True])
+@awaited
+async def test_a_hook_that_returns_no_request_is_refused(returned: Any, *, is_async: bool) -> None:
+    async def later(_: Session, __: dict[str, Any]) -> Any:
+        return returned
+
+    def at_once(_: Session, __: dict[str, Any]) -> Any:
+        return returned
+
+    client = ScriptedClient(["Done."])
+    agent = Agent(client=client, before=(later if is_async else at_once,))
+    async with opened(agent) as session:
+        with pytest.raises(BadInput):
+            await agent.run(session, "Go")
+    assert not client.requests
+
+
 @awaited
 async def test_an_answer_that_is_cancelled_is_kept_as_far_as_it_came_and_its_stream_is_closed() -> None:
     client = ScriptedClient(["One two three four five six.", "And on."])

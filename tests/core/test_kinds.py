@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from lamina import BadInput, Layer, Role, Segment
+from lamina import BadInput, Layer, Policy, Role, Segment, fit_request
 from lamina.core import HIGH, KINDS, LOW, Kind
 from lamina.core.kinds import ESSENTIAL, MEDIUM, REFERENCE_TAGS, Retention, kind_of, priority, recoverable
+from lamina.core.layout import Filter, Layout
+from lamina.core.options import Options
+from lamina.core.wording import Wording
 from lamina.segments import file, segment, selected_text, user
 
 TICKET = Kind(tag="ticket", role=Role.USER, layer=Layer.TURN, attributes=("number",), attachment=True)
@@ -78,3 +82,26 @@ def test_an_unknown_kind_is_refused_with_what_is_known() -> None:
     assert raised.value.place == "segment 't1'"
     assert "web_tab" in raised.value.hint
     assert "{**KINDS, 'ticket': Kind(...)}" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("chosen", "place"),
+    [
+        ({"wording": Wording(words={"fle": lambda *_: None})}, "words"),
+        ({"layout": Layout(include=Filter(kinds=frozenset({"user", "fle"})))}, "include"),
+        ({"layout": Layout(exclude=Filter(kinds=frozenset({"fle"})))}, "exclude"),
+        ({"layout": Layout(prior_limits={"fle": 100})}, "prior_limits"),
+    ],
+)
+def test_a_kind_that_there_is_not_is_refused_with_the_nearest(chosen: dict[str, Any], place: str) -> None:
+    with pytest.raises(BadInput, match="there is no kind 'fle'; the nearest is 'file'") as refused:
+        Options(**chosen)
+    assert refused.value.place == place
+    Options(**chosen, kinds={**KINDS, "fle": KINDS["file"]})
+
+
+def test_a_policy_with_words_for_no_kind_is_refused_at_the_door() -> None:
+    policy = Policy(wording=Wording(words={"fle": lambda *_: None}))
+    request = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hi."}]}
+    with pytest.raises(BadInput, match="the nearest is 'file'"):
+        fit_request(request, policy=policy)

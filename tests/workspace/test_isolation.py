@@ -132,7 +132,10 @@ def nothing(_: World) -> None:
 
 CASES: dict[str, tuple[str, Callable[[World], None]]] = {
     "another workspace by its absolute path": ("{other}/secret.txt", nothing),
-    "an absolute path that leads inside": ("{root}/a.txt", nothing),
+    "an absolute path that climbs out of the root": ("{root}/../other/secret.txt", nothing),
+    "an absolute path with a link behind the root": ("{root}/way/secret.txt", link("way", "{other}")),
+    "an absolute path that begins like the root": ("{root}-2/secret.txt", nothing),
+    "an absolute path to a key": ("{root}/.env", key(".env")),
     "two slashes": ("//etc/passwd", nothing),
     "the root of the process": ("/proc/self/root{other}/secret.txt", nothing),
     "a link to the root of the process": ("up{other}/secret.txt", link("up", "/proc/self/root")),
@@ -314,6 +317,42 @@ PATHS = (
     | st.lists(st.sampled_from(PIECES), max_size=4).map("".join)
     | st.text(max_size=12)
 )
+
+
+@pytest.mark.parametrize("way", ["read", "ls", "grep", "files", "attach"])
+@pytest.mark.parametrize("spelling", ["{root}/docs/b.txt", "{root}//docs/./b.txt", "{link}/docs/b.txt"])
+def test_an_absolute_path_inside_is_taken(tmp_path: Path, way: str, spelling: str) -> None:
+    """Also through a link, if the workspace was opened by that name: only the root may be one."""
+    root, alias = tmp_path / "root", tmp_path / "alias"
+    (root / "docs").mkdir(parents=True)
+    (root / "docs" / "b.txt").write_text("inside text")
+    alias.symlink_to(root)
+    opened = alias if "{link}" in spelling else root
+    path = spelling.format(root=root, link=alias)
+    asked = path.removesuffix("/b.txt") if way in {"ls", "grep"} else path
+    found = {
+        "read": by_tool("read"),
+        "ls": by_tool("ls"),
+        "grep": by_tool("grep", pattern="inside"),
+        "files": by_source("paths"),
+        "attach": by_attaching,
+    }
+    attempt = anyio.run(found[way], opened, asked)
+    assert not attempt.refused
+    assert ("b.txt" if way == "ls" else "inside text") in attempt.text
+
+
+def test_a_workspace_shortens_only_its_own_root(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    assert space.relative(f"{tmp_path}/a/b.txt") == "a/b.txt"
+    assert space.relative(str(tmp_path)) == "."
+    space.write(f"{tmp_path}/new.txt", b"x")
+    space.move(f"{tmp_path}/new.txt", f"{tmp_path}/moved.txt")
+    assert (tmp_path / "moved.txt").read_bytes() == b"x"
+    for outside in (f"{tmp_path}-2/a.txt", str(tmp_path.parent), f"{tmp_path}/../a.txt"):
+        with pytest.raises(BadInput, match="not inside the workspace"):
+            space.relative(outside)
+    space.close()
 
 
 @given(path=PATHS, way=st.sampled_from([way for way in WAYS if way not in {"attach", "persona"}]))

@@ -340,7 +340,8 @@ async def _send_request(session: Session, agent: Agent, hear: Listener) -> _Read
         other_request = hook(session, request)
         if isawaitable(other_request):
             other_request = await other_request
-        request = other_request or request
+        if other_request is not None:
+            request = _check_request(other_request, session)
     reply = agent.client.send(request)
     reading = _Reading(raw=reply.raw, text=[])
     try:
@@ -349,6 +350,15 @@ async def _send_request(session: Session, agent: Agent, hear: Listener) -> _Read
         await _record_interrupted(session, reading)
         raise
     return reading
+
+
+def _check_request(request: object, session: Session) -> dict[str, Any]:
+    """What a hook returned to be sent. Raises BadInput if that is no request of the session's API."""
+    if not isinstance(request, dict):
+        hint = "return the request to send, or None to leave it as it is"
+        raise BadInput(f"{type(request).__name__} is no request", place="before", hint=hint)
+    dialect_for(session.setup).wire.parse(request)
+    return request
 
 
 async def _read_reply(reply: Reply, reading: _Reading, hear: Listener) -> None:

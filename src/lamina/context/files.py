@@ -23,7 +23,7 @@ from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import file, note, pdf
 from lamina.workspace.documents import text_in
-from lamina.workspace.paths import join_path, split_path
+from lamina.workspace.paths import split_path
 from lamina.workspace.workspace import FolderItem, Workspace
 
 __all__ = ["FileChoice", "files"]
@@ -74,7 +74,7 @@ def files(
     space = root if isinstance(root, Workspace) else Workspace(root)
     choice = FileChoice(
         paths=tuple(paths),
-        globs=tuple(split_path(glob) for glob in globs),
+        globs=tuple(split_path(space.relative(glob)) for glob in globs),
         folders=tuple(folders),
         tags=frozenset(fold_case(tag.lstrip("#")) for tag in tags),
     )
@@ -134,7 +134,7 @@ def _find_items(space: Workspace, choice: FileChoice, notes: dict[str, None]) ->
     """The files by path, then those of folders, patterns and tags. What goes wrong is noted."""
     for path in choice.paths:
         try:
-            yield FolderItem(join_path(split_path(path)))
+            yield FolderItem(space.relative(path))
         except BadInput as error:
             notes[f"{error.place}: left out, {error.problem}"] = None
     try:

@@ -25,7 +25,6 @@ from lamina.errors import BadInput
 from lamina.segments import result
 from lamina.workspace.documents import text_in
 from lamina.workspace.grep import grep
-from lamina.workspace.paths import join_path, split_path
 from lamina.workspace.workspace import FolderItem, Workspace
 
 __all__ = ["Offer", "answer", "memory_tools", "workspace_tools"]
@@ -276,7 +275,7 @@ def _write(space: Workspace, path: str, content: str) -> str:
 
 def _mv(space: Workspace, path: str, to: str) -> str:
     space.move(path, to)
-    return f"moved to {join_path(split_path(to))}"
+    return f"moved to {space.relative(to)}"
 
 
 def _rm(space: Workspace, path: str) -> str:

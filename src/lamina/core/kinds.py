@@ -7,7 +7,8 @@ and pass the table on; nothing is registered globally.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -203,6 +204,15 @@ def kind_of(kinds: Kinds, segment: Segment) -> Kind:
             place=f"segment {segment.key!r}",
             hint=f"use one of {names}, or pass kinds={{**KINDS, {segment.kind!r}: Kind(...)}}",
         ) from None
+
+
+def check_kinds(names: Iterable[str], kinds: Kinds, place: str) -> None:
+    """Raise BadInput for a name that no kind has, since nothing would be chosen or worded by it."""
+    for name in sorted(map(str, names)):
+        if name not in kinds:
+            [nearest] = get_close_matches(name, kinds, n=1, cutoff=0)
+            hint = f"the nearest is {nearest!r}; or pass kinds={{**KINDS, {name!r}: Kind(...)}}"
+            raise BadInput(f"there is no kind {name!r:.100}", place=place, hint=hint)
 
 
 def is_section(kinds: Kinds, segment: Segment) -> bool:

@@ -12,7 +12,7 @@ from lamina.core.bound_thinking import Binding
 from lamina.core.cut_target import DEFAULT_RATES, Rates
 from lamina.core.hashing import digest
 from lamina.core.history_window import LastN
-from lamina.core.kinds import KINDS, Kinds
+from lamina.core.kinds import KINDS, Kinds, check_kinds
 from lamina.core.ladder import ladder
 from lamina.core.layout import Layout
 from lamina.core.orders import Order
@@ -68,6 +68,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             raise BadInput(f"prefer is {self.prefer!r:.100}", place="Options", hint=hint)
         if self.tools != {}:
             check_tool_rules(self.tools, "Options")
+        layout = self.layout
+        check_kinds(self.wording.words, self.kinds, "words")
+        check_kinds(layout.include.kinds, self.kinds, "include")
+        check_kinds(layout.exclude.kinds, self.kinds, "exclude")
+        check_kinds(layout.prior_limits, self.kinds, "prior_limits")
         if self.wording.kinds is not self.kinds:
             wording = msgspec.structs.replace(self.wording, kinds=self.kinds)
             msgspec.structs.force_setattr(self, "wording", wording)

@@ -169,7 +169,7 @@ def _read_path(path: str | PurePath, root: Path | None) -> GatheredSegments:
         return GatheredSegments((_read_anywhere(name),))
     with closing(Workspace(root, largest=LARGEST)) as space:
         try:
-            return GatheredSegments((_make_segment(name, space.read(name)),))
+            return GatheredSegments((_make_segment(space.relative(name), space.read(name)),))
         except BadInput:
             reason = space.withheld(name)
             if not reason:

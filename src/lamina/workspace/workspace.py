@@ -91,6 +91,8 @@ class Workspace:
         except (OSError, ValueError) as error:
             problem = f"no folder: {describe_error(error)}"
             raise BadInput(problem, place=str(root), hint="check the path") from None
+        as_given = os.path.abspath(root)  # noqa: PTH100 - links in it stay
+        self._root_paths = (as_given, os.path.realpath(root))
         self.largest = largest
         self.exclude = exclude
         self.linked = linked
@@ -98,6 +100,18 @@ class Workspace:
 
     def close(self) -> None:
         self._closed()
+
+    def relative(self, path: str) -> str:
+        """A path from the root. One that begins with the path of the root itself is shortened to that.
+
+        Only its text is looked at: whatever is left is opened name by name from the root.
+        """
+        text = str(path)
+        for root in self._root_paths:
+            folder = root.rstrip("/")
+            if text == folder or text.startswith(f"{folder}/"):
+                return join_path(split_path(f".{text[len(folder) :]}"))
+        return join_path(split_path(path))
 
     def read(self, path: str, *, limit: int | None = None) -> bytes:
         """All of a regular file. Refuses one that is larger than `limit`, which is at most `largest`."""
@@ -242,7 +256,7 @@ class Workspace:
 
     def _check_path(self, path: str, *, change: bool = False) -> tuple[str, ...]:
         """The names of a path, if it is allowed. `change`: the root itself is refused."""
-        names = split_path(path)
+        names = split_path(self.relative(path))
         excluded_name = find_excluded(names, self.exclude)
         if excluded_name:
             problem = f"{display_name(excluded_name)!r} is excluded from this workspace"
