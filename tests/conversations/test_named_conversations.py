@@ -15,13 +15,16 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
 
+import anyio
 import pytest
 
 import lamina
 from lamina import Budget, Policy
 from lamina.cli import main
 from lamina.conversations.recognise import add_user, list_ids, read_user
+from lamina.conversations.store import WORKSPACE, ConversationState, list_conversations
 from lamina.gateway.identity import ClientIdentity, identify_client, read_header_identity
+from lamina.stores import open_store
 from tests.gateway.running import settings_for
 from tests.gateway.test_sdks import gateway_in_thread
 from tests.test_nothing_crosses import HANDLE, said, to_answer
@@ -246,6 +249,36 @@ def test_another_system_text_without_hidden_calls_goes_on(tmp_path: Path) -> Non
         sent = [talk.ask(Person({}, f"It is {hour}."), history, "Go on?")[-1] for hour in range(4)]
     for before, after in pairwise(sent):
         assert after["messages"][: len(before["messages"])] == before["messages"]
+
+
+def test_another_system_text_and_other_words_begin_a_conversation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody names a user: only the system text tells the two people of this name apart."""
+    with through_wrap(tmp_path) as talk:
+        for who in ("alice", "bob", "alice"):
+            talk.ask(Person({}, f"You serve {who}."), [], f"I am {who}.")
+        capsys.readouterr()
+        assert main(["conversations", "list", "--store", talk.store, "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out)["conversations"]
+    assert sorted(row["requests"] for row in rows) == [1, 2]
+    assert {row["client"] for row in rows} == {"name:support"}
+
+
+def test_a_hidden_call_leaves_the_store_with_the_messages_that_it_stands_on(tmp_path: Path) -> None:
+    with through_wrap(tmp_path) as talk:
+        history = begin()
+        talk.ask(ALICE, history, "Look it up.")
+        del history[-2:]
+        talk.ask(ALICE, history, "Something else.")
+        talk.ask(ALICE, history, "And more.")
+
+        async def read_states() -> list[ConversationState]:
+            async with open_store(talk.store) as store:
+                return [kept.state async for kept in list_conversations(store, WORKSPACE)]
+
+        [state] = anyio.run(read_states)
+    assert (state.requests, state.exchanges) == (3, ())
 
 
 HEADER = [(b"x-lamina-conversation", b"n")]

@@ -16,7 +16,8 @@ from lamina.context.memory import MEMORY, Memory
 from lamina.core import text_of
 from lamina.core.values import Layer, Role
 from lamina.errors import BadInput
-from lamina.segments import memory, project
+from lamina.fitting import Policy
+from lamina.segments import call, memory, project
 from lamina.sessions import LastN, Persona, Session
 from lamina.stores import MemoryStore, Where
 from lamina.summaries import compact
@@ -65,7 +66,7 @@ async def test_a_changed_section_that_was_taken_back_comes_again() -> None:
 
 @awaited
 async def test_a_plain_function_and_one_in_a_persona_will_do() -> None:
-    names = iter(["Ada", "Ada", "Grace"])
+    names = iter(["Ada", "Grace"])
     who = Persona(user=lambda: f"Call me {next(names)}.")
     async with opened(MemoryStore(), model="gpt-5", system=lambda: "Be brief.", persona=who) as session:
         await session.ask("one")
@@ -75,9 +76,53 @@ async def test_a_plain_function_and_one_in_a_persona_will_do() -> None:
         assert system_texts(session) == ["Be brief.", "Call me Ada.", "Call me Grace."]
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("restarts", [False, True])
+@awaited
+async def test_a_function_is_called_once_a_turn(*, is_async: bool, restarts: bool) -> None:
+    """Also when its request is built again, in recalls and steps within the turn, and after a restart."""
+    store = MemoryStore()
+    called: list[str] = []
+
+    async def later() -> str:
+        return at_once()
+
+    def at_once() -> str:
+        called.append("system")
+        return f"Turn {len(called)}."
+
+    def name_user() -> str:
+        called_for_user.append("user")
+        return "Call me Ada."
+
+    called_for_user: list[str] = []
+    arguments: dict[str, Any] = {
+        "system": later if is_async else at_once,
+        "persona": Persona(user=name_user),
+        "policy": Policy(recall="tool"),
+    }
+    for turn in range(1, 4):
+        async with opened(store, model="gpt-5", **arguments) as session:
+            await session.ask(f"question {turn}")
+            await session.request()
+            for step in range(2):
+                await session.add(call("recall", {"key": "k0"}, id=f"c{turn}{step}", joins=False))
+                if restarts:
+                    async with opened(store, model="gpt-5", **arguments) as again:
+                        await again.results()
+                        await again.request()
+                    break
+                await session.results()
+                await session.request()
+            if not restarts:
+                await session.record("answer")
+                assert f"Turn {turn}." in system_texts(session)
+        assert (len(called), len(called_for_user)) == (turn, turn)
+
+
 @awaited
 async def test_one_that_fails_later_leaves_what_stood_and_a_note() -> None:
-    answers: list[Any] = ["Be brief.", "Be brief."]
+    answers: list[Any] = ["Be brief."]
 
     def provide() -> Any:
         return answers.pop()
@@ -91,11 +136,12 @@ async def test_one_that_fails_later_leaves_what_stood_and_a_note() -> None:
 
 
 @awaited
-async def test_what_gives_no_text_is_refused_when_the_session_is_opened() -> None:
+async def test_what_gives_no_text_is_refused_at_the_first_turn() -> None:
     provide: Any = lambda: 7  # noqa: E731
-    with pytest.raises(BadInput, match="int is no text"):
-        async with opened(MemoryStore(), model="gpt-5", system=provide):
-            pass
+    async with opened(MemoryStore(), model="gpt-5", system=provide) as session:
+        with pytest.raises(BadInput, match="int is no text"):
+            await session.ask("one")
+        assert not session.log
 
 
 def sent_words(request: dict[str, Any]) -> tuple[str, str]:
@@ -263,7 +309,7 @@ async def test_three_versions_of_a_dynamic_system_text_never_stand_in_one_reques
             await session.ask(f"question {turn}")
             system, _ = sent_words(await session.request())
             assert len(set(re.findall(r"Version \d", system))) <= 2
-            assert f"Version {turn + 1} holds." in system
+            assert f"Version {turn} holds." in system
             await session.record(f"answer {turn}")
 
 
@@ -359,10 +405,10 @@ async def test_a_section_that_came_later_says_which_text_it_replaces_until_a_cut
     ],
 )
 @awaited
-async def test_functions_that_fail_when_a_session_is_opened_are_named(arguments: dict[str, Any]) -> None:
+async def test_functions_that_fail_at_the_first_turn_are_named(arguments: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=r"(system|redact): the function (raised|returned)"):
-        async with opened(MemoryStore(), model="gpt-5", **arguments):
-            pass
+        async with opened(MemoryStore(), model="gpt-5", **arguments) as session:
+            await session.ask("one")
 
 
 @pytest.mark.parametrize("template", [lambda _: 1 / 0, lambda _: None, lambda: "x"])

@@ -91,15 +91,20 @@ async def open_conversation(
             await _refuse_other_doors(stored)
         chosen_persona = persona_for(stored.live.log, persona, settings)
 
-        async def read_redacted_sections() -> tuple[Segment, ...]:
+        async def read_redacted_sections(*, calls_functions: bool = True) -> tuple[Segment, ...]:
             sections = await read_sections(
-                system, chosen_persona, runtime.context, store=opened_store, workspace=workspace
+                system,
+                chosen_persona,
+                runtime.context,
+                store=opened_store,
+                workspace=workspace,
+                calls_functions=calls_functions,
             )
             return tuple(redact_segments(sections, runtime.redact))
 
         changes = changes_by_turn(system, chosen_persona)
         inputs = SessionInputs(
-            sections=await read_redacted_sections(),
+            sections=await read_redacted_sections(calls_functions=False),
             read_sections=read_redacted_sections if changes else None,
             sources=tuple(sources),
             root=folder,

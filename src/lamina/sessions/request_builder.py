@@ -83,7 +83,7 @@ class SessionInputs(msgspec.Struct, frozen=True, kw_only=True):
     """Where a session finds what it adds to the conversation.
 
     `sections` are those of the system text. `read_sections` reads them again, if a part of them comes from a
-    function. Attached paths may not leave `root`.
+    function, which each turn does once. Attached paths may not leave `root`.
     """
 
     sections: tuple[Segment, ...] = ()
@@ -148,16 +148,18 @@ class RequestBuilder:
             return self.runtime.template
         return self._stored_options.template or None
 
-    async def refresh_sections(self) -> tuple[str, ...]:
-        """Read the sections of the system text again. If that fails, they stay, and a note is returned.
+    async def refresh_sections(self, *, opens_conversation: bool) -> tuple[str, ...]:
+        """Read the sections of the system text for a turn, once. If that fails, they stay, with a note.
 
-        The turn goes on with the system text of the last one.
+        The turn goes on with the system text of the last one. The first turn has none, so it fails.
         """
         if self.inputs.read_sections is None:
             return ()
         try:
             sections = await self.inputs.read_sections()
-        except Exception as error:  # noqa: BLE001 - whatever the function does wrong, the turn goes on
+        except Exception as error:
+            if opens_conversation:
+                raise
             reason = str(error) or type(error).__name__
             return (f"the system text stays as it was: {reason[:200]}",)
         self.inputs = msgspec.structs.replace(self.inputs, sections=sections)

@@ -156,9 +156,9 @@ class Session:
 
         `system` and `persona` are the sections of the system text; "" takes back what stood there. Without a
         `persona` the conversation's own is used, or else that of the settings. A function in their place is
-        called at each turn. `sources` find context for each prompt. `root` is the folder that attached paths
-        may not leave. `runtime` has what is seldom needed: redaction, a template, the clock. Without
-        `settings` the user's own are read.
+        called once a turn, when it begins. `sources` find context for each prompt. `root` is the folder that
+        attached paths may not leave. `runtime` has what is seldom needed: redaction, a template, the clock.
+        Without `settings` the user's own are read.
         """
         for index, source in enumerate(sources):
             check_source(source, f"sources[{index}]")
@@ -335,7 +335,9 @@ class Session:
                 self._writer.begin_turn()
                 with self._writer.watch.phase("gather"):
                     await self._writer.rebuild_mentioned()
-                    self._stored.notes += await self._builder.refresh_sections()
+                    self._stored.notes += await self._builder.refresh_sections(
+                        opens_conversation=not self.log
+                    )
                     turn = await gather_turn(
                         prompt,
                         attach=attach,
@@ -448,8 +450,11 @@ class Session:
             self._builder.refuse_missing()
             own = drop_foreign(segments, self.workspace)
             self._writer.note_left_out(own.notes)
+            opens_conversation = not self.log
+            if opens_conversation:
+                await self._builder.refresh_sections(opens_conversation=True)
             prepared = self._builder.prepare_segments(own.segments)
-            await self._writer.append(prepared, once=once(key, own.segments), opens_turn=not self.log)
+            await self._writer.append(prepared, once=once(key, own.segments), opens_turn=opens_conversation)
 
     async def build(self, *, idle: float = 0) -> Envelope:
         """Build the request for the conversation as it is, and store its ledger."""

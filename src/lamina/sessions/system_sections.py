@@ -32,7 +32,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 Words = str | Path | Stored | Callable[[], str | Awaitable[str]]
-"""A text, the file that has it, its place in the store, or a function that is called at each turn."""
+"""A text, the file that has it, its place in the store, or a function that is called once a turn."""
 
 
 class Persona(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,16 +73,27 @@ def persona_for(
 
 
 async def read_sections(
-    contract: Words | None, persona: Persona | None, more: Sequence[Segment], *, store: Store, workspace: str
+    contract: Words | None,
+    persona: Persona | None,
+    more: Sequence[Segment],
+    *,
+    store: Store,
+    workspace: str,
+    calls_functions: bool = True,
 ) -> list[Segment]:
-    """Read the sections of the system text that were given, in order of stability, blank ones too."""
+    """Read the sections of the system text that were given, in order of stability, blank ones too.
+
+    Without `calls_functions` those are left out that a function gives: they stay as they stand.
+    """
     sections: list[Segment] = []
-    if contract is not None:
+    if contract is not None and (calls_functions or not callable(contract)):
         sections.append(system(await _read_words(contract, store, workspace), key="contract"))
     if persona is not None:
         for name in ("default", "workspace", "user"):
-            words = await _read_words(getattr(persona, name), store, workspace)
-            sections.append(persona_section(words, key=f"persona:{name}"))
+            source = getattr(persona, name)
+            if calls_functions or not callable(source):
+                words = await _read_words(source, store, workspace)
+                sections.append(persona_section(words, key=f"persona:{name}"))
     return _name_apart([*sections, *more])
 
 
