@@ -122,16 +122,19 @@ def _is_settled(draft: Draft, prompt_at: int, context: BuildContext) -> bool:
 def _find_limit(draft: Draft, prompt_at: int, room: int, context: BuildContext) -> int:
     """Tokens that a reminder may take: its part of the room, less if others stand or little is free.
 
-    A question always has some, however many stand: those of small talk must not take its place. Whoever types
-    in haste leaves the question mark out, and so a prompt without a mark at its end may be one.
+    A question always has some, however many stand: those of small talk must not take its place. A statement
+    has half of what may stand. Whoever types in haste leaves the question mark out, and so a prompt without a
+    mark at its end counts as a question.
     """
     standing_tokens = sum(entry.tokens for entry in draft.entries if is_reminder(entry))
     own_part = min(max(room // WINDOW_PART, USEFUL), MOST)
     free = room - context.scale.total(draft.tokens)
-    left = max(room // STANDING_PART, 2 * USEFUL) - standing_tokens
+    standing_part = max(room // STANDING_PART, 2 * USEFUL)
     prompt_text = _read_question(draft.entries[prompt_at:])
     if find_questions(prompt_text) or not ends_with_mark(prompt_text):
-        left = max(left, USEFUL)
+        left = max(standing_part - standing_tokens, USEFUL)
+    else:
+        left = standing_part // 2 - standing_tokens
     return min(own_part, left, free)
 
 
