@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import anyio
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.core import Cap, Layout, Move, OrderView, admit, audit, cut, library, text_of
@@ -191,17 +191,31 @@ async def walk(numbers: list[int], setting: Setting) -> None:
                 return
 
 
-SAID_AGAIN = Setting(Layout(), 900, LastN(1), ordered=False, dialect="bedrock_converse")
-"""What the reminder of one question quotes, the next question says, before any answer."""
+HOISTED = Setting(Layout(library="hoisted"), 1_200, None, ordered=False, dialect="openai_chat")
+IN_A_WINDOW = Setting(Layout(), 1_200, LastN(3, slack=0), ordered=False, dialect="openai_chat")
 
 
 @settings(max_examples=max(USUAL // 2, 1))
 @given(walks, settings_of_walks)
-@example([62777, 41, 0, 0, 62777], SAID_AGAIN)
 def test_every_request_of_a_walk_keeps_the_laws_and_is_the_same_after_opening(
     numbers: list[int], setting: Setting
 ) -> None:
     anyio.run(walk, numbers, setting)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "layout", "window", "history", "dialect"),
+    [
+        # What the reminder of one question quotes, the next question says, before any answer.
+        ([62777, 41, 0, 0, 62777], Layout(), 900, LastN(1), "bedrock_converse"),
+        # The last answer is taken back, and what a reminder quotes stands in full again.
+        ([205, 0, 761, 0, 0, 0, 464, 0, 58, 474, 58, 0, 474], HOISTED.layout, 1_200, None, "openai_chat"),
+    ],
+)
+def test_these_walks_keep_the_laws(
+    numbers: list[int], layout: Layout, window: int, history: LastN | None, dialect: str
+) -> None:
+    anyio.run(walk, numbers, Setting(layout, window, history, ordered=False, dialect=dialect))
 
 
 @pytest.mark.thorough
@@ -222,10 +236,6 @@ def a_list_of_what_was_lowered(patch: pytest.MonkeyPatch) -> None:
 
 def a_cut_at_each_opening(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cut, "is_sent_again", lambda *_args: False)
-
-
-HOISTED = Setting(Layout(library="hoisted"), 1_200, None, ordered=False, dialect="openai_chat")
-IN_A_WINDOW = Setting(Layout(), 1_200, LastN(3, slack=0), ordered=False, dialect="openai_chat")
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,7 @@ def _lay_reminders(applied: Applied, repaired: RepairedLog, context: BuildContex
     """The entries with the reminders that hold, each before its prompt.
 
     Those of the front stand in it already. The sources of one that is new to the front are in the front.
+    Where a rewind or a promotion has brought a source back in full, its reminder ends as the digest did.
     """
     refs = {entry.ref for entry in applied.entries}
     reminders = applied.ledger.reminders
@@ -117,6 +118,8 @@ def _lay_reminders(applied: Applied, repaired: RepairedLog, context: BuildContex
     else:
         in_front = repaired.front.reminders
         valid = tuple(each for each in reminders if each.key in in_front or each.before in refs)
+    in_full = {entry.ref for entry in applied.entries if entry.form is Form.FULL}
+    valid = tuple(each for each in valid if in_full.isdisjoint(each.sources))
     ledger = applied.ledger
     if len(valid) < len(reminders):
         ledger = msgspec.structs.replace(ledger, reminders=valid)
