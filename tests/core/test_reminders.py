@@ -367,6 +367,35 @@ def test_a_file_is_quoted_with_its_name() -> None:
     assert "Zither quota: 44." in words_of(notes)
 
 
+def test_a_mark_stands_where_something_between_two_quotations_is_left_out() -> None:
+    told = f"{chat(6)} Our zithers were red. {chat(5, words=160)} Our zithers were old."
+    log = [*talk(1), user(told), assistant("Noted."), *talk(TURNS)[1:]]
+    envelope = fit(log[:-1])
+    quoted = words_of(reminders_of(fit([*log, user("Which zithers?")], envelope.ledger)))
+    before, _, after = quoted.partition(" … ")
+    assert "were red." in before
+    assert "were old." in after
+
+
+def test_a_prompt_that_comes_with_its_steps_has_none() -> None:
+    step = [call("look_up", {"number": 4741}, id="c1"), result("paid", id="c1", name="look_up")]
+    asked = fit([*talk(TURNS), user("What was invoice 4741 for?"), *step], grow(TURNS).ledger)
+    assert asked.cut is None
+    assert not asked.ledger.reminders
+
+
+def test_reminders_of_statements_leave_room_for_those_of_questions() -> None:
+    log = [*talk(TURNS)]
+    envelope = grow(TURNS)
+    standing = 0
+    for number in range(30, 41):
+        log += [user(f"Tell me about invoices {4700 + number} and {4730 + number}."), assistant("Done.")]
+        envelope = fit(log[:-1], envelope.ledger)
+        assert envelope.cut is None
+        standing = sum(entry.tokens for entry in envelope.sent if is_reminder(entry))
+    assert 0 < standing <= remind.USEFUL
+
+
 # Laws, over talks that are edited, rewound and cut off.
 
 TALK = talk(70)
