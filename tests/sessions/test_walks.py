@@ -210,6 +210,9 @@ def test_every_request_of_a_walk_keeps_the_laws_and_is_the_same_after_opening(
         ([62777, 41, 0, 0, 62777], Layout(), 900, LastN(1), "bedrock_converse"),
         # The last answer is taken back, and what a reminder quotes stands in full again.
         ([205, 0, 761, 0, 0, 0, 464, 0, 58, 474, 58, 0, 474], HOISTED.layout, 1_200, None, "openai_chat"),
+        # A cut of the library moves the full form past an older reference that was left out.
+        ([32, 0, 292, 1347, 674], HOISTED.layout, 600, None, "openai_responses"),
+        ([421, 0, 17658, 17660], HOISTED.layout, 900, None, "bedrock_converse"),
     ],
 )
 def test_these_walks_keep_the_laws(

@@ -18,6 +18,7 @@ from lamina.core.entries import (
     is_attachment,
     may_repeat,
     name_attachment,
+    omit,
 )
 from lamina.core.kinds import Kinds
 from lamina.core.ledger import without_lines
@@ -62,7 +63,9 @@ def move_full_forms(draft: Draft, lost: Sequence[Entry], context: BuildContext) 
             raised.add(entry.ref)
         elif is_reference(entry, kinds) or _gives_full_form(entry, newer):
             why = f"{ATTACHED_AGAIN}{newer.ref}"
-            entries[at] = lower_to_stub(entry, why, context)
+            # A reference that is left out stays so: its handle would be a higher form.
+            is_left_out = entry.form is Form.OMITTED
+            entries[at] = omit(entry, why) if is_left_out else lower_to_stub(entry, why, context)
             line_cut = 0 if at in current else len(draft.ledger.cuts) + 1
             lines[entry.ref] = make_line(entries[at], cut=line_cut)
     if context.options.layout.library == "hoisted":
