@@ -171,6 +171,17 @@ async def test_everything_of_a_conversation_goes_and_its_family_stays() -> None:
 
 
 @awaited
+async def test_the_index_of_a_record_goes_with_an_erased_message() -> None:
+    store = MemoryStore()
+    await record_talk(store)
+    index = search_place(conversation_place("default", TALK))
+    assert index is not None
+    await store.append(index, [b"words"])
+    await delete_message(store, "", TALK, text=ANSWER)
+    assert not (await store.read(index)).head.count
+
+
+@awaited
 async def test_forks_lose_the_message_in_their_own_workspace_only() -> None:
     store = MemoryStore()
     for workspace in ("team", "default"):
