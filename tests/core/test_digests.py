@@ -50,11 +50,20 @@ from lamina.core.wording import PLAIN
 from lamina.replay import generate_session, split_calls
 
 
+def read_segments(segments: Sequence[Segment], kinds: Kinds = KINDS) -> RunText:
+    """A run of its own, in which a turn begins where the user speaks after another."""
+    turns: list[int] = []
+    for at, segment in enumerate(segments):
+        begins = at > 0 and segment.role is Role.USER and segments[at - 1].role is not Role.USER
+        turns.append(turns[-1] + begins if turns else 1)
+    return RunText([ReadSegment(segment) for segment in segments], turns=turns, reader=Reader(kinds))
+
+
 def in_two_voices(
     segments: Sequence[Segment], *, words_limit: int, notes_limit: int, kinds: Kinds = KINDS
 ) -> DigestText:
     return write_digest(
-        RunText([ReadSegment(segment) for segment in segments], reader=Reader(kinds)),
+        read_segments(segments, kinds),
         words_limit=words_limit,
         notes_limit=notes_limit,
     )
@@ -224,11 +233,9 @@ def test_replies_take_nothing_from_words_that_must_stand(talk: list[tuple[str, s
     """Whatever the assistant said, all words of the user stand if there is room for them and both titles."""
     turns = [segment for asked, told in talk for segment in (user(asked), assistant(told))]
     alone = write_digest(
-        RunText([ReadSegment(user(asked)) for asked, _ in talk]), words_limit=limit - 60, notes_limit=0
+        read_segments([user(asked) for asked, _ in talk]), words_limit=limit - 60, notes_limit=0
     )
-    texts = write_digest(
-        RunText([ReadSegment(turn) for turn in turns]), words_limit=limit, notes_limit=0, verbatim=True
-    )
+    texts = write_digest(read_segments(turns), words_limit=limit, notes_limit=0, verbatim=True)
     assert texts.whole or not alone.whole
     assert texts.speech_size <= limit
 

@@ -75,8 +75,28 @@ def test_what_does_not_fit_beside_the_users_is_an_error() -> None:
     messages = [message for turn in TALKS["digests"] for message in turn] + [says("And now?")]
     with pytest.raises(BudgetExceeded):
         fit_request(
-            {"model": "gpt-4o", "messages": messages}, budget=Budget(window=400, reserve=0), policy=KEPT
+            {"model": "gpt-4o", "messages": messages}, budget=Budget(window=200, reserve=0), policy=KEPT
         )
+
+
+def test_one_digest_stands_for_the_replies_between_messages_that_stay() -> None:
+    """A digest for each reply would take more than `[trimmed]`, with which all of them fit."""
+    budget = Budget(window=8_000, reserve=1_600, trigger=0.8)
+    messages: list[Json] = []
+    ledger = None
+    for turn in range(80):
+        messages.append(says(f"Question {turn}: " + f"please look at part {turn} carefully. " * 6))
+        fitted = fit_request(
+            {"model": "gpt-4o", "messages": messages},
+            policy=Policy(users="kept", budget=budget),
+            ledger=ledger,
+        )
+        ledger = fitted.ledger.dump()
+        check_kept(messages, fitted)
+        messages.append({"role": "assistant", "content": f"Answer {turn}. " + "as I said before. " * 24})
+    digests = [message for message in fitted.request["messages"] if "<digest" in str(message["content"])]
+    assert 0 < len(digests) < 10
+    assert fitted.envelope.tokens <= 6_400
 
 
 def test_what_was_lowered_before_comes_back() -> None:

@@ -150,7 +150,7 @@ def test_s4_43_the_same_messages_again_give_the_same_request() -> None:
     assert untrimmed(log).tokens == 511
     with pytest.raises(BudgetExceeded) as caught:
         trim_with_headroom(log, 180)
-    assert caught.value.floor == smallest(log) == 191
+    assert caught.value.floor == 162 < smallest(log) == 191  # one digest for all replies
     first = trim_with_headroom(log, 230)
     second = trim_with_headroom(log, 230, ledger=first.ledger)
     assert trimmed(first) == before(log, 11)

@@ -93,18 +93,18 @@ def test_the_same_messages_are_trimmed_to_the_same_size(
     ("log", "setting", "tokens"),
     [
         pytest.param(
-            turns(20, "Message {i}: x*100", "Response {i}: y*100"), (100, 2, 0.8), (1691, 1103), id="s4_09"
+            turns(20, "Message {i}: x*100", "Response {i}: y*100"), (100, 2, 0.8), (1691, 914), id="s4_09"
         ),
         pytest.param(turns(2, "x*200", "a{i}"), (50, 0, 0.8), (158, 158), id="s4_14"),
         pytest.param(turns(3, "x*300", "a{i}"), (50, 10, 0.8), (325, 325), id="s4_16"),
         pytest.param(
-            turns(10, "User turn {i}: x*200", "Assistant turn {i}: y*200"), (500, 50, 0.3), (1470, 903),
+            turns(10, "User turn {i}: x*200", "Assistant turn {i}: y*200"), (500, 50, 0.3), (1470, 829),
             id="s4_17",
         ),
-        pytest.param(turns(10, "u{i}: x*100", "a{i}: y*100"), (100, 2, 0.8), (798, 543), id="s4_20"),
-        pytest.param(turns(10, "Msg {i}: x*100", "Resp {i}: y*100"), (100, 2, 0.8), (819, 555), id="s4_21"),
+        pytest.param(turns(10, "u{i}: x*100", "a{i}: y*100"), (100, 2, 0.8), (798, 469), id="s4_20"),
+        pytest.param(turns(10, "Msg {i}: x*100", "Resp {i}: y*100"), (100, 2, 0.8), (819, 480), id="s4_21"),
         pytest.param(
-            turns(5, "User turn {i}: a*80", "Assistant turn {i}: b*80"), (200, 2, 0.8), (373, 268), id="s4_24"
+            turns(5, "User turn {i}: a*80", "Assistant turn {i}: b*80"), (200, 2, 0.8), (373, 251), id="s4_24"
         ),
     ],
 )  # fmt: skip
@@ -114,10 +114,11 @@ def test_a_window_that_cannot_be_met_is_refused_with_its_floor(
     window, keep, threshold = setting
     error = refused(log, window, keep=keep, threshold=threshold)
     assert (untrimmed(log).tokens, error.floor) == tokens
-    assert error.floor == smallest(log)
-    fitted = trim(log, error.floor, keep=keep, threshold=threshold)
-    assert fitted.tokens == error.floor
-    assert trimmed(fitted) == before(log, len(log) - 1), "the floor is met by trimming all but the last reply"
+    floor = smallest(log)
+    assert error.floor <= floor, "one digest for all replies may take less than a line for each"
+    fitted = trim(log, floor, keep=keep, threshold=threshold)
+    assert fitted.tokens == floor
+    assert trimmed(fitted) == before(log, len(log) - 1), "it is met by trimming all but the last reply"
     assert all(e.form is Form.FULL for e in fitted.entries if e.role is Role.USER)
 
 

@@ -22,7 +22,15 @@ from typing import NamedTuple
 import msgspec
 
 from lamina.core import hashing
-from lamina.core.entries import find_sent, is_message, is_users_text, make_closing_line, make_own_entry, omit
+from lamina.core.entries import (
+    find_sent,
+    is_kept,
+    is_message,
+    is_users_text,
+    make_closing_line,
+    make_own_entry,
+    omit,
+)
 from lamina.core.orders import CHARACTERS_PER_TOKEN
 from lamina.core.repair import find_side
 from lamina.core.run_text import Reader, ReadSegment, RunText
@@ -285,7 +293,7 @@ class WrittenFold(NamedTuple):
 
 
 def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int]]:
-    """Run of positions to fold. What is omitted already, and system text, does not end a run.
+    """Run of positions to fold. What is omitted already, system text and kept messages do not end a run.
 
     If 2, 3 and 6 are to be folded and a message stands at 5, there are two runs: 2 and 3, and 6 alone.
     """
@@ -298,7 +306,7 @@ def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int
             runs[-1].append(at)
             in_run = True
         # Only a message of somebody ends a run: two digests side by side would each have a title and tags.
-        elif is_message(entry):
+        elif is_message(entry) and not is_kept(entry):
             in_run = False
     return runs
 
@@ -312,11 +320,13 @@ def read_run(
 ) -> RunText:
     """What is in a run of entries that a digest may show. Of `silent` entries it may show nothing."""
     segments: list[ReadSegment] = []
+    turns: list[int] = []
     for entry in run:
         if not entry.segment.is_own:
             is_silent = entry.ref in silent
             segments.append(reader.read_segment(entry.ref, entry.source, is_silent=is_silent))
-    return RunText(segments, first_turn=run[0].turn + 1, reader=reader, used=used)
+            turns.append(entry.turn + 1)
+    return RunText(segments, turns=turns, reader=reader, used=used)
 
 
 def make_fold(
@@ -409,7 +419,7 @@ def measure_fold(fold: Fold, run: Sequence[Entry], scale: Scale, wording: Wordin
 def find_neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[list[Fold]]:
     """Groups of folds whose digests stand side by side in `entries`.
 
-    System text and lamina's own lines do not part two digests.
+    System text, kept messages of the user and lamina's own lines do not part two digests.
     """
     # The words of a digest stand under the key of its fold. Its notes and closing line are lamina's own, too.
     owners = map_covered(folds)
@@ -418,7 +428,7 @@ def find_neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[lis
     for entry in entries:
         owner = owners.get(entry.ref)
         if owner is None:
-            if is_message(entry) and not entry.segment.is_own:
+            if is_message(entry) and not entry.segment.is_own and not is_kept(entry):
                 groups.append([])
         elif owner not in groups[-1]:
             groups[-1].append(owner)

@@ -109,6 +109,11 @@ def is_message(entry: Entry) -> bool:
     return entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM
 
 
+def is_kept(entry: Entry) -> bool:
+    """Whether an entry is the user's and pinned: it stays, while a digest takes what is around it."""
+    return entry.segment.pinned and entry.role is Role.USER
+
+
 def count_sent(entries: Iterable[Entry]) -> int:
     """How many of the entries are sent."""
     return sum(entry.form is not Form.OMITTED for entry in entries)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from lamina.core.digests import lay_folds, map_covered
-from lamina.core.entries import begins_with, index_by_ref, omit, omit_by_ref, pair_calls
+from lamina.core.entries import begins_with, index_by_ref, is_kept, omit, omit_by_ref, pair_calls
 from lamina.core.lowering import lower_entry, make_omitted_line
 from lamina.core.references import is_reference_line, lacks_later_copy
 from lamina.core.reminders import find_valid_reminders
@@ -338,13 +338,14 @@ def _is_valid_fold(fold: Fold, log: _LogStructure) -> bool:
 def _may_stand_in_fold(at: int, covers: frozenset[Ref], log: _LogStructure) -> bool:
     """Whether the entry at this position may stand between the first and the last entry of a fold.
 
-    What the fold does not cover may be there only if it is left out, or is system text, which is never
-    folded. What it covers must be free to be folded, and its call or result must be covered too.
+    What the fold does not cover may be there only if it is left out, is a kept message of the user, or is
+    system text, which is never folded. What it covers must be free to be folded, and its call or result must
+    be covered too.
     """
     entry = log.entries[at]
     is_system_text = entry.role is Role.SYSTEM
     if entry.ref not in covers:
-        return is_system_text or entry.form is Form.OMITTED
+        return is_system_text or is_kept(entry) or entry.form is Form.OMITTED
     if is_system_text or entry.segment.pinned:
         return False
     if at in log.current:

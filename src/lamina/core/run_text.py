@@ -117,7 +117,7 @@ class RunText:
         self,
         segments: Sequence[ReadSegment],
         *,
-        first_turn: int = 1,
+        turns: Sequence[int],
         reader: Reader | None = None,
         used: UsedResults | None = None,
     ) -> None:
@@ -127,7 +127,7 @@ class RunText:
         self._used = used
         messages: list[SpokenMessage] = []
         self.notes: list[GistPiece] = []
-        for piece in merge_equal_pieces(_find_pieces(self._segments, reader.kinds, first_turn)):
+        for piece in merge_equal_pieces(_find_pieces(self._segments, reader.kinds, turns)):
             if piece.label in _SPOKEN_LABELS:
                 messages.append(reader.read_message(piece))
             else:
@@ -310,19 +310,21 @@ def _text_for_names(segment: Segment) -> str:
     return "\n".join(filter(None, (text_of(plain_parts), readable_text(segment.parts))))
 
 
-def _find_pieces(segments: Sequence[ReadSegment], kinds: Kinds, first_turn: int) -> Iterator[GistPiece]:
+def _find_pieces(
+    segments: Sequence[ReadSegment], kinds: Kinds, turn_numbers: Sequence[int]
+) -> Iterator[GistPiece]:
     """Everything worth keeping, in chronological order; a path only where it first appears.
 
     System text is not quoted: it is never folded. Calls and their results meet by position and id.
     """
-    spoken = [each for each in segments if each.segment.role is not Role.SYSTEM]
+    numbered = zip(segments, turn_numbers, strict=True)
+    spoken_in = [(each, turn) for each, turn in numbered if each.segment.role is not Role.SYSTEM]
+    spoken = [each for each, _ in spoken_in]
     results = _find_results(spoken)
     agreed = _find_agreed(spoken)
-    turns = _number_turns(spoken, first_turn)
-    working_turns = {turn for turn, each in zip(turns, spoken, strict=True) if each.has_calls}
+    working_turns = {turn for each, turn in spoken_in if each.has_calls}
     seen: set[tuple[str, str]] = set()
-    for at, each in enumerate(spoken):
-        turn = turns[at]
+    for at, (each, turn) in enumerate(spoken_in):
         place = _Place(turn, results[at], agreed=at in agreed, talks=turn not in working_turns)
         for piece in each.list_pieces(place, kinds):
             name = (piece.claim, piece.text)
@@ -349,19 +351,6 @@ def _find_agreed(segments: Sequence[ReadSegment]) -> set[int]:
             agreed.add(last_reply)
         last_reply = None
     return agreed
-
-
-def _number_turns(segments: Iterable[ReadSegment], first_turn: int) -> list[int]:
-    """The number of each segment's turn. A turn begins where the user speaks after another."""
-    turns: list[int] = []
-    turn = first_turn
-    user_spoke = True
-    for each in segments:
-        if each.is_from_user and not user_spoke:
-            turn += 1
-        user_spoke = each.is_from_user
-        turns.append(turn)
-    return turns
 
 
 def _find_results(segments: Sequence[ReadSegment]) -> list[tuple[ToolResult | None, ...]]:

@@ -136,20 +136,20 @@ def summarize_by_digest(
     if not chosen.entries:
         return SummaryOutcome(notes=(f"nothing was summarised: {chosen.why}",))
     draft = SummaryDraft(chosen, log, terms=terms, ledger=ledger)
-    segments = [entry.segment for entry in chosen.entries]
     room = terms.budget.window if terms.budget else chosen.tokens
     outcome = SummaryOutcome()
     for limit in (find_digest_size(room).total, SMALL_DIGEST, 0):
-        outcome = draft.try_text(_write_digest(segments, limit, terms), by="digest")
+        outcome = draft.try_text(_write_digest(chosen.entries, limit, terms), by="digest")
         if outcome.segment is not None:
             return outcome
     return outcome
 
 
-def _write_digest(segments: Sequence[Segment], limit: int, terms: Terms) -> str:
+def _write_digest(entries: Sequence[Entry], limit: int, terms: Terms) -> str:
     """Write a digest as one text: the user's words, then what was done."""
-    read_segments = [ReadSegment(segment) for segment in segments]
-    run_text = RunText(read_segments, reader=Reader(terms.options.kinds))
+    segments = [ReadSegment(entry.segment) for entry in entries]
+    turns = [entry.turn + 1 for entry in entries]
+    run_text = RunText(segments, turns=turns, reader=Reader(terms.options.kinds))
     texts = write_digest(run_text, words_limit=limit * 3 // 4, notes_limit=limit // 4)
     return "\n".join(filter(None, (texts.words, texts.notes)))
 

@@ -102,7 +102,7 @@ def fold(text: str) -> None:
     answers = [ToolResult(id="c1", content=(Text(text),), error=error) for error in (False, True)]
     said = [(Role.USER, parts[:1]), (Role.ASSISTANT, parts), *((Role.TOOL, (each,)) for each in answers)]
     segments = [ReadSegment(Segment(role=role, kind=role.value, parts=each)) for role, each in said]
-    write_digest(RunText(segments), words_limit=2_000, notes_limit=2_000)
+    write_digest(RunText(segments, turns=[1] * len(segments)), words_limit=2_000, notes_limit=2_000)
 
 
 def fold_many(text: str) -> None:
@@ -110,7 +110,7 @@ def fold_many(text: str) -> None:
     text = make_new(text)
     parts = [Text(text[at : at + 100]) for at in range(0, len(text), 100)]
     turns = [ReadSegment(Segment(role=Role.USER, kind="user", parts=(part,))) for part in parts]
-    write_digest(RunText(turns), words_limit=2_000, notes_limit=2_000)
+    write_digest(RunText(turns, turns=list(range(len(turns)))), words_limit=2_000, notes_limit=2_000)
 
 
 READERS: dict[str, Callable[[str], object]] = {
