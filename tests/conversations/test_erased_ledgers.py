@@ -10,7 +10,8 @@ import pytest
 from lamina import Ledger
 from lamina.conversations.erased_records import erase_log, strip_ledger
 from lamina.conversations.erasure_targets import ErasureTarget, digest_saying
-from lamina.core.values import Cut, Digest, Fold, Form, LedgerLine, Ref, Reminder
+from lamina.core import Cut
+from lamina.core.values import Digest, Fold, Form, LedgerLine, Ref, Reminder
 from lamina.formats.codec import decode, encode
 from lamina.segments import call, result
 from lamina.stores import MemoryStore, Where

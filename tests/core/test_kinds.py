@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from lamina import BadInput, Layer, Policy, Role, Segment, fit_request
-from lamina.core import HIGH, KINDS, LOW, Kind
+from lamina.core import HIGH, KINDS, LOW, Filter, Kind, Layout, Wording
 from lamina.core.kinds import ESSENTIAL, MEDIUM, REFERENCE_TAGS, Retention, kind_of, priority, recoverable
-from lamina.core.layout import Filter, Layout
 from lamina.core.options import Options
-from lamina.core.wording import Wording
 from lamina.segments import file, segment, selected_text, user
 
 TICKET = Kind(tag="ticket", role=Role.USER, layer=Layer.TURN, attributes=("number",), attachment=True)

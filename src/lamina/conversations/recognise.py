@@ -104,13 +104,15 @@ def read_user(request: Mapping[str, Any]) -> str:
 
 def add_user(group: str, user: str) -> str:
     """The id of a conversation that a client names, for one of its users: `name:support user:ada`."""
-    return f"{group} {user}".rstrip()
+    return f"{group} {user}".rstrip(" ")
 
 
 def list_ids(group: str) -> tuple[str, ...]:
     """The ids that a group is made of: `name:support` and `user:ada`."""
     name, separator, user = group.partition(f" {USER}")
-    return (name, f"{USER}{user}") if separator else (name,)
+    if not separator:
+        return (name,)
+    return (name, f"{USER}{user}")
 
 
 def recognise(

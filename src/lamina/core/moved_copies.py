@@ -65,7 +65,10 @@ def move_full_forms(draft: Draft, lost: Sequence[Entry], context: BuildContext) 
             why = f"{ATTACHED_AGAIN}{newer.ref}"
             # A reference that is left out stays so: its handle would be a higher form.
             is_left_out = entry.form is Form.OMITTED
-            entries[at] = omit(entry, why) if is_left_out else lower_to_stub(entry, why, context)
+            if is_left_out:
+                entries[at] = omit(entry, why)
+            else:
+                entries[at] = lower_to_stub(entry, why, context)
             line_cut = 0 if at in current else len(draft.ledger.cuts) + 1
             lines[entry.ref] = make_line(entries[at], cut=line_cut)
     if context.options.layout.library == "hoisted":

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.text.characters import ALPHANUMERIC, BEYOND_ASCII, fold_case, split_words
+from lamina.core.text.characters import ALPHANUMERIC, BEYOND_ASCII, WHITE_SPACE, fold_case, split_words
 from lamina.core.text.courtesy import COURTESY
 from lamina.core.text.known_words import KnownWords
 from lamina.core.text.sentences import UNSPACED, find_sentences, split_sentences
@@ -443,7 +443,7 @@ def find_questions(text: str) -> str:
 
 def ends_with_mark(text: str) -> bool:
     """Whether a text ends with a full stop or an exclamation mark, of any script."""
-    return text.rstrip().endswith(_END_MARKS)
+    return text.rstrip(WHITE_SPACE).endswith(_END_MARKS)
 
 
 # Which of them are quoted.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -144,8 +143,12 @@ def _read_user_id(request: Mapping[str, Any]) -> _ClaudeCodeUser:
     """What Claude Code says in `metadata.user_id`, which is JSON in a string."""
     match request.get("metadata"):
         case {"user_id": str(user_id)}:
-            with suppress(msgspec.DecodeError, RecursionError):
+            try:
                 return msgspec.json.decode(user_id, type=_ClaudeCodeUser)
+            except (msgspec.DecodeError, RecursionError):
+                pass
+        case _:
+            pass
     return _ClaudeCodeUser()
 
 

@@ -191,7 +191,9 @@ def _find_process(event: Mapping[str, Any]) -> str:
 def _find_time(event: Mapping[str, Any]) -> float:
     """When it was logged, in seconds since 1970."""
     at = event.get("at")
-    return at if isinstance(at, int | float) else 0.0
+    if not isinstance(at, int | float):
+        return 0.0
+    return at
 
 
 def older_file(path: Path) -> Path:

@@ -177,7 +177,9 @@ class _LoggedAnswer(NamedTuple):
     def list_records(self) -> tuple[SentRequest, Answered]:
         """What the record has of such a request, as far as the log knows it."""
         answer = self.answer
-        usage = answer.usage if answer.input else None
+        usage = None
+        if answer.input:
+            usage = answer.usage
         at = answer.at or 0.0
         sent = SentRequest(
             id=answer.id,

@@ -191,7 +191,9 @@ class SentCalls:
         if conversation is None or sent.call is None or conversation.state.requests != sent.number:
             return
         if sent.why != AFTER_RECALL:  # the client came back, and not the gateway
-            pause = FOR_EVER if sent.previous is None else sent.gap
+            pause = sent.gap
+            if sent.previous is None:
+                pause = FOR_EVER
             self._fitter.policies.pauses.add(sent.call.incoming, pause)
         ledger = conversation.state.ledger if sent.fitted is None else sent.fitted.ledger
         conversation.note_answered(sent.request, sent_at=sent.sent_at, cuts=len(ledger.cuts))

@@ -122,7 +122,9 @@ def _report_sent(session: RecordedSession, sent: SentConversation) -> Reported:
         )
     )
     lost = [msgspec.structs.replace(loss, call=number + 1) for number, loss in sent.find_losses().items()]
-    dollars = None if summary.is_at_least else summary.dollars
+    dollars = summary.dollars
+    if summary.is_at_least:
+        dollars = None
     reported = msgspec.structs.replace(reported, dollars=dollars, lost=tuple(lost))
     return _name(reported, summary)
 

@@ -141,7 +141,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         """What of it is another model's, with the `window` or without it, in words; "" if nothing is."""
         if not self.inferred:
             return ""
-        what = "window, tokens and cache" if window else "tokens and cache"
+        what = "tokens and cache"
+        if window:
+            what = f"window, {what}"
         return f"{what} as {self.like}'s, since {self.name} is on no list; prices not known"
 
     @property
@@ -330,7 +332,9 @@ def _find_listed(name: str, among: Sequence[Models]) -> Model | None:
     longest = _find_longest(tuned_base or key_of(name), among)
     if longest is not None:
         return _apply_tail(*longest)
-    base_row = _find_listed(tuned_base.removeprefix(TUNED), among) if tuned_base else None
+    base_row = None
+    if tuned_base:
+        base_row = _find_listed(tuned_base.removeprefix(TUNED), among)
     if base_row is None:
         return None
     # A fine-tuned model that has no prices of its own has the limits of the one that it began as.

@@ -62,9 +62,10 @@ def find_signatures(text: str) -> list[Signature]:
         line += text.count("\n", read_to, match.start())
         read_to = match.start()
         start = match.start("head")
-        end = text.find("\n", start, start + _WIDTH)
-        shown = text[start : end if end >= 0 else start + _WIDTH].strip(WHITE_SPACE)
-        signatures.append(Signature(int(match["number"] or line), len(match["indent"]), shown))
+        head, _, _ = text[start : start + _WIDTH].partition("\n")
+        signatures.append(
+            Signature(int(match["number"] or line), len(match["indent"]), head.strip(WHITE_SPACE))
+        )
     return signatures
 
 

@@ -190,7 +190,9 @@ def _outline_json(text: str, limit: int) -> str:
 
     It is "" for a text that is no JSON.
     """
-    value = parse_json(text) if len(text) <= _LONGEST_JSON else None
+    if len(text) > _LONGEST_JSON:
+        return ""
+    value = parse_json(text)
     if not value or not isinstance(value, list | dict):
         return ""
     marker = f"\n[... shortened from {count_units(measure(text), 'bytes')} ...]"

@@ -119,7 +119,9 @@ def find_binding(request: Mapping[str, Any]) -> Binding:
     # Accounts made before 2026-08-31 are checked only if they ask. No request says how old its account is, so
     # all are taken for new ones.
     model = model_or_none(read_model(request))
-    return "none" if model is None else model.binding
+    if model is None:
+        return "none"
+    return model.binding
 
 
 def asks_to_clear(request: Mapping[str, Any]) -> bool:
