@@ -266,7 +266,8 @@ def _find_in_family(keys: Sequence[str], among: Sequence[Models]) -> Model | Non
     """The newest model of a family that is not newer than the one that these keys name, else its oldest.
 
     If a family has none that is not newer, the one with a word less may: `gpt-#` after `gpt-#-rosalind`. How
-    old a row without a version is, such as `gemini-flash-latest`, nobody knows.
+    old a row without a version is, such as `gemini-flash-latest`, nobody knows. It comes first for a name
+    that has no version either: `mistral-7b` for `mistral-7b-orca`.
     """
     oldest = None
     for key in keys:
@@ -277,6 +278,8 @@ def _find_in_family(keys: Sequence[str], among: Sequence[Models]) -> Model | Non
                 member for member in members if version == NO_VERSION or NO_VERSION < member[1] <= version
             ]
             if older:
+                if version == NO_VERSION:
+                    older = [member for member in older if member[:2] == (shorter, NO_VERSION)] or older
                 return max(older, key=lambda member: (member[1], member[0] == shorter, -member[2].window))[2]
             if members and oldest is None:
                 oldest = min(
@@ -357,7 +360,7 @@ def _find_longest(key: str, among: Sequence[Models]) -> tuple[Model, str] | None
 
 def _apply_tail(row: Model, rest: str) -> Model | None:
     """A row for a name that goes on after it; None if that makes another model of the name."""
-    tail = tail_of(rest, open_weights=row.prices == Prices())
+    tail = tail_of(rest)
     if tail == "other":
         return None
     if tail == "unpriced":

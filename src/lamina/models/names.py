@@ -69,13 +69,9 @@ def is_boundary(key: str, end: int) -> bool:
     return _NEXT_VERSION.match(key, end) is None
 
 
-def tail_of(rest: str, *, open_weights: bool) -> Tail:
-    """What the words after a model's name mean.
-
-    Models with open weights have many sizes and tunings. The table says only their window, and that is the
-    same for all of them. Whoever sells a model sells each variant at its own price.
-    """
-    if open_weights or _SAME.fullmatch(rest):
+def tail_of(rest: str) -> Tail:
+    """What the words after a model's name mean."""
+    if _SAME.fullmatch(rest):
         return "same"
     if _UNPRICED.fullmatch(rest):
         return "unpriced"
@@ -91,7 +87,7 @@ def is_named(name: str, base: str) -> bool:
     plain_base = plain_name(base)
     if not plain.startswith(plain_base) or not is_boundary(plain, len(plain_base)):
         return False
-    return tail_of(plain[len(plain_base) :], open_weights=False) != "other"
+    return tail_of(plain[len(plain_base) :]) != "other"
 
 
 @lru_cache(maxsize=1024)
@@ -196,15 +192,16 @@ _DATE = (
 )
 # `-latest`, `-preview`, `-v1:0`, `-v2`
 _RELEASE = (
-    r"[-:@](?:latest|default|preview|exp|experimental|beta|stable)|-v?[0-9]:[0-9]|-v[0-9]|:[0-9](?![0-9a-z])"
+    r"[-:@](?:latest|default|preview|exp|experimental|beta|stable)|-v?[0-9]:[0-9]|-v[0-9](?:-[0-9])?"
+    r"|:[0-9](?![0-9a-z])"
 )
 # `-high`, `(low)`, `:thinking`, `-thinking-32k`, `:nitro`, `-70b-instruct`, `-a22b-fp8`
 _EFFORT = r"[-:(](?:none|minimal|low|medium|high|xhigh)\)?(?![a-z])"
 _THOUGHT = r"[-:](?:non?-?)?(?:thinking|think|reasoning)(?:-[0-9]+k|:[0-9]+)?(?![a-z])"
 _ROUTE = r":(?:online|nitro|floor|exacto)|-maas|-cloud"
 _WEIGHTS = (
-    r"[-:][0-9]+b(?![a-z])|-a[0-9]+b|-(?:instruct|it|hf)(?![a-z])"
-    r"|-(?:fp8|fp16|bf16|int4|int8|fp4|nvfp4|awq|gptq|gguf|mlx)"
+    r"[-:][0-9]+b(?![a-z])|-a[0-9]+b|-[0-9]+e(?![a-z])|-(?:instruct|it|hf)(?![a-z])"
+    r"|-(?:fp8|fp16|bf16|int4|int8|fp4|nvfp4|awq|gptq|gguf|mlx)|-q[2-8](?:-[0-9a-z]){0,2}(?![0-9a-z])"
 )
 _ONE_WORD = rf"{_DATE}|{_RELEASE}|{_EFFORT}|{_THOUGHT}|{_ROUTE}|{_WEIGHTS}|[-:][0-9]+-[0-9]+b(?![a-z])"
 # A name has two or three of these words. Some texts can be read as one word or as two (`-v1:0`), so without a
@@ -217,9 +214,10 @@ _ENDING = re.compile(
     rf"(?:{_DATE}|[-:@](?:latest|default|preview|exp|experimental|beta|stable)|-v?[0-9]:[0-9]|{_EFFORT}"
     rf"|{_THOUGHT}|{_ROUTE}|{_WEIGHTS}|\[1m\]|:[a-z]+){{1,6}}$"
 )
-# The version is the first such number. `5-5` in `claude-opus-5-5`, `4` in `gpt-4o` and in `gpt-4-32k`.
+# The version is the first such number. `5-5` in `claude-opus-5-5`, `4` in `gpt-4o` and in `gpt-4-32k`. A size
+# such as `20b` is none.
 _VERSION_NUMBERS = re.compile(
-    r"(?<![0-9])(?P<major>[0-9]{1,2})(?![0-9])(?:-(?P<minor>[0-9]{1,2})(?![0-9a-z]))?"
+    r"(?<![0-9])(?P<major>[0-9]{1,2})(?![0-9b])(?:-(?P<minor>[0-9]{1,2})(?![0-9a-z]))?"
 )
 # Someone else sets the price: nobody asks one, or there is a discount for waiting, or a surcharge for haste.
 _UNPRICED = re.compile(rf"{_WORDS}[-:](?:free|batch|flex|priority|extended)")
