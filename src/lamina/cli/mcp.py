@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 _EXAMPLES = """\
-The server reads a store, and never writes to it. It has four tools: recall brings back what was shortened or
-left out, explain says what a request had in it and why, search finds texts in kept conversations, and context
-lets the model pin, release and note. A client starts it by itself and speaks to it over standard input and
-output. With --http it listens on a port instead: on this machine, or elsewhere if an access token is set in
-$LAMINA_MCP_TOKEN.
+The server reads a store, and never writes to it. It has three tools: recall brings back what was shortened
+or left out, explain says what a request had in it and why, and search finds texts in kept conversations. A
+client starts it by itself and speaks to it over standard input and output. With --http it listens on a port
+instead: on this machine, or elsewhere if an access token is set in $LAMINA_MCP_TOKEN.
 
 examples:
   lamina mcp --store chats.db --conversation support-42
