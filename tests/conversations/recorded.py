@@ -112,8 +112,12 @@ async def record_talk(
         own_ledger = None
         cut = None
         if number == 3:
-            digest = {"role": "user", "content": f"[earlier] {ledger.folds[0].text} {ledger.folds[0].notes}"}
-            sent = json.dumps({"model": "gpt-5", "messages": [digest, messages[4]]}).encode()
+            [fold] = ledger.folds
+            digest = [
+                {"role": "user", "content": f"[earlier] {fold.text}"},
+                {"role": "assistant", "content": f"[notes] {fold.notes}"},
+            ]
+            sent = json.dumps({"model": "gpt-5", "messages": [*digest, messages[4]]}).encode()
             own_ledger = ledger
             cut = CutNote(number=1, reason="over the trigger", before=900, after=300, lowered=4)
         request = SentRequest(

@@ -281,7 +281,7 @@ async def test_an_erased_message_leaves_the_rest_of_the_record_readable() -> Non
     expected[2]["content"] = MARK
     assert came["messages"] == expected
     sent = json.loads(after.sent_body(after.calls[3]) or b"")
-    assert [message["content"] for message in sent["messages"]] == [MARK, expected[4]["content"]]
+    assert [message["content"] for message in sent["messages"]] == [MARK, MARK, expected[4]["content"]]
     assert after.answer_body(after.calls[1]) == before.answer_body(before.calls[1])
     assert after.ledger(after.calls[3]).cuts
     assert not after.ledger(after.calls[3]).folds
