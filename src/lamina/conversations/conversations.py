@@ -22,7 +22,7 @@ import msgspec
 from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.conversation_store import Conversation, LastRequest, make_uid
 from lamina.conversations.events import Listeners
-from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
+from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer
 from lamina.conversations.recognise import (
     Recognised,
     add_user,
@@ -227,16 +227,8 @@ class Conversations:
         if recognised.nearest is not None:
             nearest = users_own[recognised.nearest]
             recognised = part_from_hidden(recognised, nearest.state, digests)
-            state = choose_state(
-                recognised,
-                new,
-                nearest.state,
-                parent=nearest.uid,
-                request=request,
-                log=log,
-                digests=digests,
-                dialect=dialect,
-            )
+            choose = partial(choose_state, request=request, log=log, digests=digests, dialect=dialect)
+            state = choose(recognised, new, nearest.state, parent=nearest.uid)
         if nearest is not None and recognised.nearest is not None and recognised.relation == "continues":
             self.living.pop(nearest.uid, None)
             continued = msgspec.structs.replace(nearest, state=state, digests=digests, turns=turns, left=())
@@ -376,36 +368,34 @@ class Conversations:
         log = dialect.wire.parse(request, memo=memo.parse).log
         digests = digest_log(log, similar.digests)
         recognised = _recognise_named(digests, named)
-        nearest = None if recognised.nearest is None else dict(named)[recognised.nearest]
         # As the gateway reckons it: so each finds what the other has stored.
         family = family_of(WORKSPACE, group, dialect.name, digests)
         new = self._begin_state(dialect=dialect.name, group=group, family=family, ledger=self.ledger)
+        nearest = None
+        state = new
+        if recognised.nearest is not None:
+            nearest = dict(named)[recognised.nearest]
+            choose = partial(choose_state, request=request, log=log, digests=digests, dialect=dialect)
+            state = choose(recognised, new, nearest.state, parent=nearest.uid)
         if recognised.nearest is None or nearest is None or recognised.relation == "forks":
             left = name_left(digests, [(each.uid, each.state, each.digests) for _, each in named])
-            state = msgspec.structs.replace(new, left=left)
-            if nearest is not None:
-                state = choose_state(
-                    recognised,
-                    state,
-                    nearest.state,
-                    parent=nearest.uid,
-                    request=request,
-                    log=log,
-                    digests=digests,
-                    dialect=dialect,
-                )
             conversation = Conversation(
-                uid=make_uid(self.door), name=self.name, state=state, digests=digests, memo=memo, left=left
+                uid=make_uid(self.door),
+                name=self.name,
+                state=msgspec.structs.replace(state, left=left),
+                digests=digests,
+                memo=memo,
+                left=left,
             )
             return FoundConversation(next(self.numbers), conversation, memo.parse)
 
         self.living.pop(nearest.uid, None)
         if nearest is not similar:
             memo.parse.keeps_equality = False
-        conversation = nearest
+        conversation = msgspec.structs.replace(nearest, state=state)
         if nearest.state.dialect != dialect.name:
             conversation = msgspec.structs.replace(
-                nearest.with_state(exchanges=(), dialect=dialect.name),
+                conversation.with_state(exchanges=(), dialect=dialect.name),
                 memo=RequestMemo(),
                 spliced_memo=RequestMemo(),
                 memo_lock=Lock(),
@@ -415,10 +405,7 @@ class Conversations:
         if count_shared_links(chain, digests.chain) < len(chain):  # it loses texts itself
             others = [(each.uid, each.state, each.digests) for _, each in named if each is not nearest]
             left = (nearest.uid, *name_left(digests, others))
-        exchanges = select_exchanges(conversation.state.exchanges, digests)
-        conversation = msgspec.structs.replace(
-            conversation.with_state(exchanges=exchanges), digests=digests, left=left
-        )
+        conversation = msgspec.structs.replace(conversation, digests=digests, left=left)
         return FoundConversation(recognised.nearest, conversation, memo.parse, nearest)
 
     def _take_stored(self, stored: list[Conversation], *, name: str = "") -> None:
