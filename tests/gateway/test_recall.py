@@ -562,14 +562,10 @@ class _Answer:
         self._pieces = pieces
         self.headers = {"content-type": content_type}
 
-    async def readany(self) -> bytes:
+    is_at_hand = True
+
+    async def read(self) -> bytes:
         return self._pieces.pop(0) if self._pieces else b""
-
-    def read_nowait(self) -> bytes:
-        return b""
-
-    def at_eof(self) -> bool:
-        return not self._pieces
 
 
 class _Fitter:

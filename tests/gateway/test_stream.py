@@ -27,15 +27,15 @@ class Content:
         self._ready = ready
         self._later = list(later)
 
-    def read_nowait(self) -> bytes:
-        piece = self._ready
-        self._ready = b""
-        return _give(piece)
+    @property
+    def is_at_hand(self) -> bool:
+        return bool(self._ready) or not self._later
 
-    def at_eof(self) -> bool:
-        return not self._ready and not self._later
-
-    async def readany(self) -> bytes:
+    async def read(self) -> bytes:
+        if self.is_at_hand:
+            piece = self._ready
+            self._ready = b""
+            return _give(piece)
         piece = self._later[0]
         if piece is None:
             await asyncio.Event().wait()

@@ -51,7 +51,7 @@ class Upstream(NamedTuple):
 
 async def read_all(reply: UpstreamReply) -> bytes:
     pieces: list[bytes] = []
-    while piece := await reply.readany():
+    while piece := await reply.read():
         pieces.append(piece)
     reply.release()
     return b"".join(pieces)
@@ -175,9 +175,9 @@ async def test_what_came_before_an_answer_broke_off_is_read_first() -> None:
     async with serve(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", closes=True) as upstream:
         reply = await upstream.ask()
         assert await until(lambda: reply._error is not None)  # noqa: SLF001 - all of it has come
-        assert reply.read_nowait() == b"ok"
+        assert await reply.read() == b"ok"
         with pytest.raises(BadAnswer):
-            reply.read_nowait()
+            await reply.read()
 
 
 async def send_slowly(*pieces: bytes) -> AsyncIterator[bytes]:
@@ -240,7 +240,7 @@ async def test_an_answer_that_nobody_reads_is_not_taken_from_the_upstream() -> N
     async with serve(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size) as upstream:
         reply = await upstream.ask()
         await asyncio.sleep(0.2)
-        first = reply.read_nowait()
+        first = await reply.read()
         assert len(first) < 2 << 20
         assert len(first) + len(await read_all(reply)) == size
 

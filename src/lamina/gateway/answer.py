@@ -124,7 +124,7 @@ class AnswerRelay:
             while piece := await read_piece(answer, on_silence):
                 ready = unpack(await held_pieces.take(piece))
                 # The piece that ends the answer also ends the write: a small answer is one write, not two.
-                if answer.at_eof():
+                if answer.is_read:
                     last_piece = ready
                 elif ready:
                     await self._writer.write(ready)

@@ -132,15 +132,16 @@ async def read_pieces(
 
 async def read_piece(answer: UpstreamReply, on_silence: Callable[[], Awaitable[None]] | None) -> bytes:
     """The next piece of an answer, b"" after the last. Raises Refusal as `read_pieces` does."""
-    piece = _read_ready(answer)
     silent = 0.0  # a comment does not begin a new wait: the upstream has said nothing all the while
-    while not piece and not answer.at_eof():
+    while True:
         wait = limits.IDLE_SECONDS - silent
         if on_silence is not None:
             wait = min(wait, limits.KEEP_ALIVE_SECONDS)
         try:
+            if answer.is_at_hand:  # a deadline would cost more than the rest
+                return await answer.read()
             async with asyncio.timeout(wait):
-                return await answer.readany()
+                return await answer.read()
         except TimeoutError:
             silent += wait
             if silent >= limits.IDLE_SECONDS:
@@ -148,17 +149,4 @@ async def read_piece(answer: UpstreamReply, on_silence: Callable[[], Awaitable[N
             if on_silence is not None:
                 await on_silence()
         except OSError as error:
-            raise _broken_off(error) from None
-    return piece
-
-
-def _read_ready(answer: UpstreamReply) -> bytes:
-    """What has arrived already. Taking it needs no deadline, which would cost more than the rest."""
-    try:
-        return answer.read_nowait()
-    except OSError as error:
-        raise _broken_off(error) from None
-
-
-def _broken_off(error: Exception) -> BrokenOff:
-    return BrokenOff(f"the upstream broke off its answer: {type(error).__name__}")
+            raise BrokenOff(f"the upstream broke off its answer: {type(error).__name__}") from None

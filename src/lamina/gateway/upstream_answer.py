@@ -96,7 +96,7 @@ class UpstreamAnswer:
         began = monotonic()
         answer = await self._ask_twice_at_most()
         if answer.status not in RELAYED:
-            answer.close()
+            answer.release()
             problem = f"upstream {self._upstream.name!r} answered with the status {answer.status}"
             raise Refusal(502, f"{problem}, which is no answer to a request")
         self._gateway.metrics.observe("lamina_request_seconds", monotonic() - began, part="first_byte")
@@ -135,7 +135,7 @@ class UpstreamAnswer:
             pause = _read_pause(answer)
             if not self._may_ask_again(began, pause):
                 return answer
-            answer.close()
+            answer.release()
         await asyncio.sleep(pause)
         self._gateway.journal.write("retried", upstream=self._upstream.name, status=status)
         self._gateway.metrics.add("lamina_retries_total", upstream=self._upstream.name)
@@ -217,7 +217,7 @@ class UpstreamAnswer:
 def _close_unread(asking: asyncio.Future[UpstreamReply]) -> None:
     """Close an answer that came in the moment in which the client left: nobody else has it."""
     if not asking.cancelled() and asking.exception() is None:
-        asking.result().close()
+        asking.result().release()
 
 
 class DroppedConnection(BrokenOff):
@@ -254,7 +254,7 @@ async def _read_error(answer: UpstreamReply, seconds: float) -> bytes:
     size = 0
     with suppress(OSError):
         async with asyncio.timeout(seconds):
-            while size <= ERROR_BYTES and (piece := await answer.readany()):
+            while size <= ERROR_BYTES and (piece := await answer.read()):
                 pieces.append(piece)
                 size += len(piece)
     return b"".join(pieces)
