@@ -174,7 +174,7 @@ def test_any_number_of_gateways_can_run() -> None:
 
 def test_the_environment_of_an_adapter_has_its_extra_and_what_tests_need() -> None:
     """What an adapter itself needs belongs to its extra: else its tests pass where users cannot run it."""
-    for_tests = {"pytest", "pytest-asyncio", "langchain-tests", "langgraph-checkpoint-conformance"}
+    for_tests = {"pytest", "pytest-asyncio", "langgraph-checkpoint-sqlite"}
     clients = {"openai", "anthropic", "langchain-openai", "langchain-anthropic", "llama-index-llms-openai"}
     clients |= {
         "agent-framework-openai",

@@ -43,7 +43,6 @@ ALLOWED = {
     ("lamina.models.counters", "split"): "a table of names in the file itself",
     ("lamina.models.framing", "split"): "a table of names in the file itself",
     ("lamina.models.names", "split"): "a table of names in the file itself",
-    ("lamina.adapters.pydantic_workspace", "normpath"): "a path with a NUL is not asked about",
     (
         "lamina.workspace.paths",
         "unicodedata",

@@ -39,8 +39,8 @@ class Framework:
 
 
 FRAMEWORKS = {
-    "langchain": Framework("langchain", ("langchain", "langgraph", "langchain_ports")),
-    "pydantic-ai": Framework("pydantic-ai-slim", ("pydantic_ai", "pydantic_workspace")),
+    "langchain": Framework("langchain", ("langchain",)),
+    "pydantic-ai": Framework("pydantic-ai-slim", ("pydantic_ai",)),
     "openai-agents": Framework("openai-agents", ("openai_agents",)),
     "claude-agent": Framework("claude-agent-sdk", ("claude_agent",)),
     "litellm": Framework("litellm", ("litellm",)),

@@ -1,4 +1,4 @@
-"""LangChain's agent in a small window: 40 tool calls, then a second program that goes on.
+"""LangChain's agent in a small window: 40 tool calls in two turns of a thread.
 
     pip install 'lamina-context[langchain]'
     python examples/adapters/langchain.py
@@ -9,7 +9,6 @@ The model is scripted, so no key is needed. Put yours in its place: `create_agen
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ from langchain.agents import create_agent
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
 
 from lamina.adapters.langchain import LaminaMiddleware
-from lamina.adapters.langgraph import LaminaSaver
 
 
 def read_part(number: int) -> str:
@@ -52,26 +51,15 @@ class ScriptedModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def ask(store: Path, question: str) -> None:
-    """What one program does: open the store, go on with the thread, and end."""
-    with LaminaSaver(str(store)) as saver:
-        agent = create_agent(
-            ScriptedModel(),
-            [read_part],
-            middleware=[LaminaMiddleware(budget=16_000)],
-            checkpointer=saver,
-        )
-        config: Any = {"configurable": {"thread_id": "manual"}, "recursion_limit": 100}
+def main() -> None:
+    middleware = LaminaMiddleware(budget=16_000)
+    agent = create_agent(ScriptedModel(), [read_part], middleware=[middleware], checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "manual"}, "recursion_limit": 100}
+    for question in ("Read the first parts.", "Read the others."):
         state = agent.invoke({"messages": [HumanMessage(question)]}, config)
         print(state["messages"][-1].text)
         cuts = len(agent.get_state(config).values["lamina_ledger"]["cuts"])
         print(f"{len(state['messages'])} messages are kept; {cuts} cuts")
-
-
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        ask(Path(folder) / "chats.db", "Read the first parts.")
-        ask(Path(folder) / "chats.db", "Read the others.")
 
 
 if __name__ == "__main__":

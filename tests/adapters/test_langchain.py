@@ -21,10 +21,10 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from lamina.adapters.bridge import ContextFitter, Turn
 from lamina.adapters.langchain import CODEC, LaminaMiddleware
-from lamina.adapters.langgraph import LaminaSaver
 from lamina.dialects.anthropic.server import BINDING_BETA
 from tests.adapters import over_wire
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
@@ -70,7 +70,7 @@ def play(
     folder: Path, script: Script, turns: Sequence[int], fitted: bool, response_format: Any = None
 ) -> None:
     middleware = [LaminaMiddleware(budget=BUDGET)] if fitted else []
-    with LaminaSaver(str(folder / "chats.db")) as saver:
+    with SqliteSaver.from_conn_string(str(folder / "chats.db")) as saver:
         agent = create_agent(
             ScriptedModel(script=script),
             [tool(read_page)],

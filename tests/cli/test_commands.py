@@ -90,6 +90,7 @@ def test_help_and_version_import_nothing_but_the_command_line(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["tools"], "there is no command tools any more: `load_tools` in the settings names"),
         (["frob"], f"unknown command 'frob'; use one of {', '.join(COMMANDS)}; see lamina --help"),
         (["--frob"], "unrecognized arguments: --frob; see lamina --help"),
         (["fit"], "the following arguments are required: FILE; see lamina fit --help"),

@@ -3,8 +3,7 @@
     agent = create_agent(model, tools, middleware=[LaminaMiddleware(budget=16_000)], checkpointer=saver)
 
 The history in the agent's state stays whole. The ledger is a private field of that state, so a checkpointer
-keeps it with the messages, and a fork or a rewind has the ledger of its moment. `LaminaSaver` in
-`lamina.adapters.langgraph` is a checkpointer over any lamina store.
+keeps it with the messages, and a fork or a rewind has the ledger of its moment.
 """
 
 from __future__ import annotations

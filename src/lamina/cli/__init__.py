@@ -31,16 +31,18 @@ __all__ = ["COMMANDS", "main"]
 GROUPS = {
     "start": ("demo", "replay", "chat", "doctor", "config"),
     "gateway": ("run", "serve", "tail"),
-    "requests": ("fit", "check", "explain", "diff", "tools"),
+    "requests": ("fit", "check", "explain", "diff"),
     "conversations": ("inspect", "conversations", "recall", "mcp"),
     "stores": ("key", "rekey"),
 }
 """The commands as `lamina --help` groups them; in each group what a newcomer tries first."""
 
+FORMER = {"tools": "`load_tools` in the settings names the tools that every request has"}
+"""Commands that earlier releases had, each with what to do instead."""
+
 COMMANDS = {
     "demo": "watch a made-up session go through lamina; a good first command",
     "replay": "say what recorded sessions cost, and what lamina run would have saved",
-    "tools": "say which tools to load and which to defer, from recorded sessions",
     "inspect": "see in a browser what the model saw in each request, what it did not see, and why",
     "run": "run a client through its own gateway, and report what it cost",
     "serve": "run a gateway that makes the requests of any client fit, and keeps their cached prefix",
@@ -149,6 +151,8 @@ def _run_without_command(words: list[str]) -> int:
     if not words:
         parser.print_help(sys.stderr)
         return BAD_INPUT
+    if words[0] in FORMER:
+        parser.error(f"there is no command {words[0]} any more: {FORMER[words[0]]}")
     if not words[0].startswith("-"):
         near = suggest(words[0], COMMANDS) or f"; use one of {', '.join(COMMANDS)}"
         parser.error(f"unknown command {words[0]!r}{near}")
