@@ -26,8 +26,8 @@ from lamina.core.tokens import BYTES4
 from lamina.fitting import Lifetimes
 from lamina.fitting.policy import DEFAULT_POLICY, PLAIN_FIELDS, choose_policy, load_policy
 from lamina.gateway import GatewaySettings, load_gateway_settings
-from lamina.gateway.config import UpstreamSettings, check_settings
 from lamina.gateway.serving import check_start, serve
+from lamina.relay.config import UpstreamSettings, check_settings
 from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores import MemoryStore

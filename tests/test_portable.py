@@ -36,10 +36,10 @@ SHAPE_NOTHING = {
 """Modules and packages whose text is neither sent nor kept."""
 
 ALLOWED = {
-    ("lamina.gateway.stream", "lower"): "the name of a header, in bytes: ASCII in every interpreter",
-    ("lamina.gateway.upstreams", "lower"): "as in lamina.gateway.stream",
-    ("lamina.gateway.upstream_connection", "lower"): "as in lamina.gateway.stream",
-    ("lamina.telemetry.otel", "lower"): "as in lamina.gateway.stream",
+    ("lamina.relay.stream", "lower"): "the name of a header, in bytes: ASCII in every interpreter",
+    ("lamina.relay.upstreams", "lower"): "as in lamina.relay.stream",
+    ("lamina.gateway.upstream_connection", "lower"): "as in lamina.relay.stream",
+    ("lamina.telemetry.otel", "lower"): "as in lamina.relay.stream",
     ("lamina.models.counters", "split"): "a table of names in the file itself",
     ("lamina.models.framing", "split"): "a table of names in the file itself",
     ("lamina.models.names", "split"): "a table of names in the file itself",

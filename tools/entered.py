@@ -28,9 +28,9 @@ import anthropic
 from lamina import Budget, Policy, fit_request, wrap
 from lamina.gateway import GatewaySettings
 from lamina.gateway.app import create_app
-from lamina.gateway.config import UpstreamSettings
-from lamina.gateway.journal import Journal
 from lamina.gateway.server import GatewayServer, make_config
+from lamina.relay.config import UpstreamSettings
+from lamina.relay.journal import Journal
 from lamina.sessions import Session
 from tests.servers.serving import serve_http
 from tools.size import show_beside_record

@@ -22,7 +22,7 @@ from lamina.cli import COMMANDS, parser_for
 from lamina.core.values import Budget
 from lamina.fitting import Policy
 from lamina.gateway import GatewaySettings
-from lamina.gateway.config import AccessToken, UpstreamSettings
+from lamina.relay.config import AccessToken, UpstreamSettings
 from lamina.settings import Settings
 from tools.api import list_modules, public_names
 from tools.house import count_code_lines

@@ -25,7 +25,7 @@ from lamina.core.recall import list_refs
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic import DIALECT
 from lamina.fitting import Policy
-from lamina.gateway import fit_call
+from lamina.relay import fit_call
 from lamina.stores import MemoryStore, StoredHead, Where, open_store
 from tests.gateway.growing import messages_request, output
 from tests.gateway.running import open_client, run_gateway, settings_for

@@ -23,7 +23,7 @@ from lamina import Budget, Policy
 from lamina.cli import main
 from lamina.conversations.recognise import add_user, list_ids, read_user
 from lamina.conversations.store import WORKSPACE, ConversationState, list_conversations
-from lamina.gateway.identity import ClientIdentity, identify_client, read_header_identity
+from lamina.relay.identity import ClientIdentity, identify_client, read_header_identity
 from lamina.stores import open_store
 from tests.gateway.running import settings_for
 from tests.gateway.test_sdks import gateway_in_thread

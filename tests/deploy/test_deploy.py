@@ -18,8 +18,9 @@ import yaml  # type: ignore[import-untyped]
 
 import lamina
 from lamina.cli import main
-from lamina.gateway import GatewaySettings, limits, load_gateway_settings
+from lamina.gateway import GatewaySettings, load_gateway_settings
 from lamina.gateway.metrics import METRICS
+from lamina.relay import limits
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

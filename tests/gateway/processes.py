@@ -20,7 +20,7 @@ from tests.servers.ports import free_port
 
 PROGRAM = (
     "import sys, msgspec\n"
-    "from lamina.gateway.config import GatewaySettings\n"
+    "from lamina.relay.config import GatewaySettings\n"
     "from lamina.gateway.server import run_server\n"
     "if __name__ == '__main__':\n"
     "    run_server(msgspec.json.decode(sys.argv[1], type=GatewaySettings))\n"

@@ -19,15 +19,15 @@ from lamina.fitting import Policy
 from lamina.gateway import GatewaySettings
 from lamina.gateway.app import create_app
 from lamina.gateway.client_connection import ClientLink
-from lamina.gateway.client_request import LastHead
-from lamina.gateway.config import UpstreamSettings
-from lamina.gateway.conversation_index import LiveConversation
-from lamina.gateway.fit_call import CallFitter
-from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
-from lamina.gateway.sent_calls import SentCalls
 from lamina.gateway.server import GatewayServer, make_config
-from lamina.gateway.stream import AnswerWriter, Send
+from lamina.relay.client_request import LastHead
+from lamina.relay.config import UpstreamSettings
+from lamina.relay.conversation_index import LiveConversation
+from lamina.relay.fit_call import CallFitter
+from lamina.relay.journal import Journal
+from lamina.relay.sent_calls import SentCalls
+from lamina.relay.stream import AnswerWriter, Send
 from tests.gateway.upstream_stub import Stub, run_stub
 
 

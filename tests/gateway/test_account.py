@@ -18,9 +18,9 @@ from lamina.dialects import Tool, Usage
 from lamina.fitting import Fitted, Policy, RequestMemo, fit_request
 from lamina.fitting.own_tools import OwnTool
 from lamina.gateway import AnsweredRequest, GatewayAccount
-from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.misses import measure_uncut
 from lamina.models import AS_OF, model
+from lamina.relay.calls import OutgoingRequest
+from lamina.relay.misses import measure_uncut
 from tests.gateway.growing import messages_request
 
 MODEL = "claude-sonnet-5"

@@ -15,8 +15,8 @@ import pytest
 from botocore import UNSIGNED
 from botocore.config import Config
 
-from lamina.gateway.config import UpstreamSettings
-from lamina.gateway.routes import PASS, RouteMatch, match_route
+from lamina.relay.config import UpstreamSettings
+from lamina.relay.routes import PASS, RouteMatch, match_route
 from tests.dialects.bedrock_requests import TOOL, Json, answers, called, frame, refusals, says, user
 from tests.gateway.running import group_policy, open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import post

@@ -26,7 +26,7 @@ from lamina.conversations.recall_answers import NOTICE
 from lamina.conversations.stream_filters import filter_for
 from lamina.dialects.bedrock_converse import DIALECT
 from lamina.dialects.bedrock_converse.event_stream import CONTENT_TYPE, read_events, write_frame
-from lamina.gateway.config import UpstreamSettings
+from lamina.relay.config import UpstreamSettings
 from tests.dialects.bedrock_requests import MODEL, TOOL, Json, answers, called, frame, refusals, says, user
 from tests.gateway.running import RunningGateway, group_policy, settings_for
 from tests.gateway.test_sdks import gateway_in_thread

@@ -17,11 +17,13 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.gateway import limits, request_bodies
-from lamina.gateway.packed_bodies import make_answer_unpacker, unpack
-from lamina.gateway.refusals import Refusal
+from lamina.gateway import request_bodies
+from lamina.gateway.packed_bodies import unpack
 from lamina.gateway.request_bodies import RequestBody, decode_body, encode_body
-from lamina.gateway.turn_memory import TurnMemory
+from lamina.relay import limits
+from lamina.relay.answer import make_answer_unpacker
+from lamina.relay.refusals import Refusal
+from lamina.relay.turn_memory import TurnMemory
 
 
 def make_body(steps: int, *, separators: tuple[str, str] = (",", ":"), **fields: Any) -> bytes:

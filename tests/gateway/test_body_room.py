@@ -14,7 +14,7 @@ import zstandard
 
 from lamina.gateway import GatewaySettings
 from lamina.gateway.client_connection import SMALL, BodyRoom, BodyTicket, ClientConnection
-from lamina.gateway.refusals import Refusal
+from lamina.relay.refusals import Refusal
 from tests.gateway.running import make_link
 
 pytestmark = pytest.mark.anyio

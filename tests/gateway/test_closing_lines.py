@@ -21,10 +21,10 @@ from lamina.caches.prices import fill_prices
 from lamina.conversations.store import WORKSPACE
 from lamina.core.text.clipping import count_units
 from lamina.gateway import GatewayAccount
-from lamina.gateway.journal import read_journal
 from lamina.inspector.views import show_session
 from lamina.models import model as facts_of
 from lamina.models import price_of
+from lamina.relay.journal import read_journal
 from tests.cli.running import run
 from tests.conversations.recorded_talk import StoreAsker
 from tests.conversations.truth import drop_markers, open_inspector

@@ -15,7 +15,7 @@ from lamina.core import Counter
 from lamina.errors import BadInput
 from lamina.fitting import Policy
 from lamina.gateway import GatewaySettings, serving
-from lamina.gateway.config import AccessToken, UpstreamSettings
+from lamina.relay.config import AccessToken, UpstreamSettings
 from tests.gateway.growing import messages_request
 from tests.gateway.running import proxied
 from tests.gateway.test_conversations import SMALL, post

@@ -24,8 +24,8 @@ from lamina.conversations.store import (
 from lamina.dialects import DIALECTS
 from lamina.fitting import Fitted, fit_request
 from lamina.fitting.request import fit_after_passed
-from lamina.gateway import fit_call
-from lamina.gateway.policies import PauseBook
+from lamina.relay import fit_call
+from lamina.relay.policies import PauseBook
 from lamina.stores import Where, open_store
 from lamina.stores.paging import every_conversation
 from tests.cli.running import run

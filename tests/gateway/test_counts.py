@@ -14,8 +14,8 @@ from lamina import Budget
 from lamina.core import Counter
 from lamina.fitting import Policy
 from lamina.gateway import GatewayAccount, GatewaySettings
-from lamina.gateway.config import UpstreamSettings
-from lamina.gateway.usage import UsageReader
+from lamina.relay.config import UpstreamSettings
+from lamina.relay.usage import UsageReader
 from tests.cli.running import run
 from tests.gateway.client_shapes import SHAPES
 from tests.gateway.growing import chat_request, messages_request

@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 
-from lamina.gateway import upstream_answer
+from lamina.relay import upstream_answer
 from tests.gateway.running import RunningGateway, run_gateway, settings_for, until
 
 pytestmark = pytest.mark.anyio

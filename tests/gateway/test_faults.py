@@ -16,11 +16,12 @@ import aiohttp
 import pytest
 
 from lamina.fitting import fit_request
-from lamina.gateway import GatewayAccount, limits, upstream_answer
-from lamina.gateway.client_request import ClientRequest
-from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
+from lamina.gateway import GatewayAccount
 from lamina.gateway.request_bodies import RequestBody
-from lamina.gateway.store_access import StoreGone
+from lamina.relay import limits, upstream_answer
+from lamina.relay.client_request import ClientRequest
+from lamina.relay.conversation_index import ConversationIndex, LiveConversation
+from lamina.relay.store_access import StoreGone
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import RunningGateway, open_client, proxied, run_gateway, settings_for, until
 from tests.gateway.test_conversations import SMALL, post, twin_of
@@ -513,7 +514,7 @@ async def test_a_floor_above_the_window_is_explained(monkeypatch: pytest.MonkeyP
         fits.append(request)
         return fit_request(*request, **options)
 
-    monkeypatch.setattr("lamina.gateway.fit_call.fit_request", fit_once)
+    monkeypatch.setattr("lamina.relay.fit_call.fit_request", fit_once)
     settings = settings_for("http://127.0.0.1:9", upstream={"budget": 1_000})
     async with run_gateway(settings) as gateway, open_client() as client:
         request = messages_request(2, system="You are thorough. " * 2_000)

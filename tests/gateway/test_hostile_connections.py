@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from lamina.core import Counter
 from lamina.fitting import Fitted, fit_request
-from lamina.gateway import fit_call, limits
+from lamina.relay import fit_call, limits
 from tests.gateway.growing import chat_request, dump
 from tests.gateway.running import RunningGateway, proxied, run_gateway, settings_for, until
 from tests.gateway.test_wire import BODY, CLOSE, HOST, OK, get, post

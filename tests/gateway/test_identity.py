@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lamina.gateway.identity import ClientIdentity, identify_client, read_header_identity
+from lamina.relay.identity import ClientIdentity, identify_client, read_header_identity
 
 SESSION = (b"x-claude-code-session-id", b"s1")
 

@@ -13,12 +13,12 @@ from lamina.core import Cut
 from lamina.core.values import Ledger
 from lamina.dialects import DIALECTS, Usage
 from lamina.dialects.usage import NOTHING_REPORTED
-from lamina.gateway import conversation_index
-from lamina.gateway.conversation_index import ConversationIndex, ConversationMatch
-from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.request_bodies import RequestBody, decode_body
-from lamina.gateway.store_access import GatewayConversation
-from lamina.gateway.turn_memory import TurnMemory
+from lamina.relay import conversation_index
+from lamina.relay.conversation_index import ConversationIndex, ConversationMatch
+from lamina.relay.identity import ClientIdentity
+from lamina.relay.store_access import GatewayConversation
+from lamina.relay.turn_memory import TurnMemory
 from lamina.stores import StoredHead
 
 pytestmark = pytest.mark.anyio

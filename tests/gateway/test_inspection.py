@@ -12,7 +12,7 @@ import pytest
 
 from lamina import Budget
 from lamina.dialects import Usage
-from lamina.gateway.config import AccessToken
+from lamina.relay.config import AccessToken
 from tests.conversations.recorded_talk import Received, StoreAsker
 from tests.conversations.truth import check_truth
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request

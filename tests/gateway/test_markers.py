@@ -14,13 +14,13 @@ from lamina.conversations.store import WORKSPACE, list_conversations
 from lamina.core import Counter, Cut
 from lamina.dialects import DIALECTS, Usage
 from lamina.fitting import Breakpoints, Policy
-from lamina.gateway.calls import IncomingRequest, OutgoingRequest, call_upstream
-from lamina.gateway.config import UpstreamSettings
-from lamina.gateway.identity import ClientIdentity
-from lamina.gateway.policies import plans_markers
 from lamina.gateway.request_bodies import decode_body
-from lamina.gateway.turn_memory import TurnMemory
-from lamina.gateway.upstreams import Upstream
+from lamina.relay.calls import IncomingRequest, OutgoingRequest, call_upstream
+from lamina.relay.config import UpstreamSettings
+from lamina.relay.identity import ClientIdentity
+from lamina.relay.policies import plans_markers
+from lamina.relay.turn_memory import TurnMemory
+from lamina.relay.upstreams import Upstream
 from lamina.stores import open_store
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import make_conversation, open_client, run_gateway, settings_for, until
@@ -102,7 +102,7 @@ async def test_a_request_that_is_only_marked_is_not_counted_and_leaves_before_it
         counted.append(text)
         return len(text)
 
-    monkeypatch.setattr("lamina.gateway.saving.SAVE_PAUSE", 3_600.0)
+    monkeypatch.setattr("lamina.relay.saving.SAVE_PAUSE", 3_600.0)
     request = messages_request(4, size=20_000)
     bodies = [dump(request | {"messages": request["messages"][:length]}) for length in (3, 5, 7, 9)]
     async with run_stub() as stub:

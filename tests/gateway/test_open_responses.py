@@ -25,7 +25,7 @@ from lamina.conversations import recall_loop
 from lamina.conversations.recall_answers import NOTICE
 from lamina.fitting import Policy
 from lamina.gateway import GatewaySettings
-from lamina.gateway.config import UpstreamSettings
+from lamina.relay.config import UpstreamSettings
 from lamina.testing.model_server import MODEL, run_model_server
 from tests.gateway.open_responses_upstream import (
     CompliantUpstream,

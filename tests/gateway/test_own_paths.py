@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lamina.gateway.routes import match_route
+from lamina.relay.routes import match_route
 from tests.gateway.running import proxied
 
 pytestmark = pytest.mark.anyio

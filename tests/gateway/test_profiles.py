@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from lamina.gateway import GatewaySettings
-from lamina.gateway.config import UpstreamSettings
-from lamina.gateway.profiles import PROFILES, Profiled, add_salt, apply_profile
-from lamina.gateway.refusals import Refusal
-from lamina.gateway.upstreams import Upstream, Upstreams, request_headers
+from lamina.relay.config import UpstreamSettings
+from lamina.relay.profiles import PROFILES, Profiled, add_salt, apply_profile
+from lamina.relay.refusals import Refusal
+from lamina.relay.upstreams import Upstream, Upstreams, request_headers
 
 MARKED = {"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
 REQUEST: dict[str, Any] = {

@@ -27,10 +27,11 @@ from lamina.core.values import Budget
 from lamina.dialects import DIALECTS, Usage
 from lamina.dialects.usage import find_usage
 from lamina.fitting import Policy, fit_request
-from lamina.gateway import GatewayAccount, limits
-from lamina.gateway.answer import RecallRelay
-from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.usage import UsageReader
+from lamina.gateway import GatewayAccount
+from lamina.relay import limits
+from lamina.relay.answer import RecallRelay
+from lamina.relay.calls import OutgoingRequest
+from lamina.relay.usage import UsageReader
 from tests.conversations import test_truncated_calls as truncated_calls
 from tests.gateway.running import RunningGateway, make_writer, settings_for
 from tests.gateway.test_sdks import gateway_in_thread

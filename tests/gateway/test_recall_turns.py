@@ -13,9 +13,9 @@ from lamina.conversations.recall_loop import RecallExchange, RecallPlace
 from lamina.conversations.store import ConversationState
 from lamina.dialects import Usage
 from lamina.errors import Conflict
-from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.conversation_index import LiveConversation
-from lamina.gateway.store_access import StoreGone
+from lamina.relay.calls import OutgoingRequest
+from lamina.relay.conversation_index import LiveConversation
+from lamina.relay.store_access import StoreGone
 from tests.gateway.running import follow_calls, make_conversation
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "What did the file say?"}]}

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from lamina.fitting.policy import Keep
-from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.conversation_index import LiveConversation
-from lamina.gateway.recording import ExchangeRecord
-from lamina.gateway.refusals import Refusal
+from lamina.relay.calls import OutgoingRequest
+from lamina.relay.conversation_index import LiveConversation
+from lamina.relay.recording import ExchangeRecord
+from lamina.relay.refusals import Refusal
 from tests.gateway.running import make_conversation
 
 ANSWER: Any = SimpleNamespace(status=200, headers={"content-type": "application/json", "request-id": "r-1"})

@@ -9,7 +9,7 @@ import pytest
 
 from lamina.core.cut import OPEN_LOOP
 from lamina.errors import BudgetExceeded
-from lamina.gateway.refusals import Refusal, describe_error, explain_floor
+from lamina.relay.refusals import Refusal, describe_error, explain_floor
 
 DIALECTS = ("anthropic", "openai_chat", "openai_responses", "gemini", "ollama", "bedrock_converse")
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from lamina.dialects import Usage
-from lamina.gateway import usage as usage_module
-from lamina.gateway.answer import _HeldPieces
-from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.server import JoinedWrites
-from lamina.gateway.usage import UsageReader
+from lamina.relay import usage as usage_module
+from lamina.relay.answer import _HeldPieces
+from lamina.relay.calls import OutgoingRequest
+from lamina.relay.usage import UsageReader
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.running import make_writer, run_gateway, settings_for
 from tests.gateway.upstream_stub import run_stub

@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from lamina.gateway import GatewaySettings, limits
-from lamina.gateway.journal import Journal, place_journal, read_journal
+from lamina.gateway import GatewaySettings
 from lamina.gateway.server import GatewayWorker, make_config
+from lamina.relay import limits
+from lamina.relay.journal import Journal, place_journal, read_journal
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.processes import run_process
 from tests.gateway.running import open_client, run_gateway, settings_for, until

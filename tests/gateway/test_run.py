@@ -28,8 +28,8 @@ from lamina.gateway.clients import (
     point_client,
     read_direct_urls,
 )
-from lamina.gateway.config import DEFAULT_UPSTREAMS
 from lamina.gateway.supervisor import GatewayNotStarted, GatewaySupervisor
+from lamina.relay.config import DEFAULT_UPSTREAMS
 from tests.cli.running import run
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.running import proxied, settings_for, until

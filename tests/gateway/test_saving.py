@@ -17,16 +17,17 @@ from lamina.core.values import Budget, Ledger
 from lamina.dialects import Usage
 from lamina.dialects.usage import NOTHING_REPORTED, Cleared
 from lamina.errors import Conflict
-from lamina.gateway import GatewaySettings, conversation_index
-from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.config import DEFAULT_UPSTREAMS
-from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
-from lamina.gateway.fit import _bound_next
+from lamina.gateway import GatewaySettings
 from lamina.gateway.metrics import GatewayMetrics
-from lamina.gateway.saving import SAVED_TOGETHER, ConversationSaver
-from lamina.gateway.sent_calls import MOST_BYTES
-from lamina.gateway.sizes import CountedRequest, KnownTrigger
-from lamina.gateway.store_access import GatewayConversation, GatewayStore, StoreGone
+from lamina.relay import conversation_index
+from lamina.relay.calls import OutgoingRequest
+from lamina.relay.config import DEFAULT_UPSTREAMS
+from lamina.relay.conversation_index import ConversationIndex, LiveConversation
+from lamina.relay.fit import _bound_next
+from lamina.relay.saving import SAVED_TOGETHER, ConversationSaver
+from lamina.relay.sent_calls import MOST_BYTES
+from lamina.relay.sizes import CountedRequest, KnownTrigger
+from lamina.relay.store_access import GatewayConversation, GatewayStore, StoreGone
 from lamina.stores import StoredHead
 from tests.gateway.running import follow_calls, make_conversation
 

@@ -18,7 +18,7 @@ import pytest
 from lamina import Budget
 from lamina.fitting import Policy
 from lamina.gateway import GatewaySettings
-from lamina.gateway.config import UpstreamSettings
+from lamina.relay.config import UpstreamSettings
 from lamina.testing.model_server import run_model_server
 from tests.gateway.running import RunningGateway, run_gateway, settings_for
 from tests.gateway.test_conversations import states

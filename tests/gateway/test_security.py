@@ -19,13 +19,14 @@ import zstandard
 import lamina.gateway
 from lamina.errors import BadInput
 from lamina.fitting import Policy
-from lamina.gateway import GatewaySettings, limits, load_gateway_settings
-from lamina.gateway.config import AccessToken, UpstreamSettings, check_settings, is_loopback, read_host_name
+from lamina.gateway import GatewaySettings, load_gateway_settings
 from lamina.gateway.packed_bodies import unpack
-from lamina.gateway.refusals import Refusal
 from lamina.gateway.request_bodies import decode_body
-from lamina.gateway.security import Visitor, admit_visitor
-from lamina.gateway.turn_memory import TurnMemory
+from lamina.relay import limits
+from lamina.relay.config import AccessToken, UpstreamSettings, check_settings, is_loopback, read_host_name
+from lamina.relay.refusals import Refusal
+from lamina.relay.security import Visitor, admit_visitor
+from lamina.relay.turn_memory import TurnMemory
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import RunningGateway, open_client, proxied, read_files, run_gateway, settings_for
 from tests.gateway.test_conversations import SMALL, post, states

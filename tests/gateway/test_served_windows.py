@@ -14,11 +14,11 @@ import pytest
 from lamina.core.values import Budget
 from lamina.dialects import DIALECTS
 from lamina.fitting import Policy
-from lamina.gateway import policies
-from lamina.gateway.config import UpstreamSettings
-from lamina.gateway.policies import PAUSE, ServedWindows
-from lamina.gateway.sizes import UNKNOWN_WINDOW, ChosenWindow, choose_window, find_budget, find_trigger
-from lamina.gateway.upstreams import Upstream
+from lamina.relay import policies
+from lamina.relay.config import UpstreamSettings
+from lamina.relay.policies import PAUSE, ServedWindows
+from lamina.relay.sizes import UNKNOWN_WINDOW, ChosenWindow, choose_window, find_budget, find_trigger
+from lamina.relay.upstreams import Upstream
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.running import proxied
 from tests.gateway.test_conversations import post

@@ -11,8 +11,9 @@ import pytest
 
 from lamina.errors import StoreError
 from lamina.fitting import Policy
-from lamina.gateway import GatewaySettings, store_access
-from lamina.gateway.store_access import LAST_TRY, READY_SECONDS, GatewayStore, StoreGone
+from lamina.gateway import GatewaySettings
+from lamina.relay import store_access
+from lamina.relay.store_access import LAST_TRY, READY_SECONDS, GatewayStore, StoreGone
 from lamina.stores import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +40,7 @@ def waits(monkeypatch: pytest.MonkeyPatch, answers: list[str]) -> list[float]:
             task.cancel()
         return set(), set(tasks)
 
-    monkeypatch.setattr("lamina.gateway.store_access.asyncio.wait", wait)
+    monkeypatch.setattr("lamina.relay.store_access.asyncio.wait", wait)
     monkeypatch.setattr(store_access, "monotonic", lambda: 1_000 + sum(seconds))
     return seconds
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lamina.gateway import limits
-from lamina.gateway.refusals import Refusal
-from lamina.gateway.stream import read_piece, read_pieces
-from lamina.gateway.upstream_connection import BadAnswer
+from lamina.relay import limits
+from lamina.relay.refusals import Refusal
+from lamina.relay.stream import read_piece, read_pieces
+from lamina.relay.upstream_port import BadAnswer
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,8 @@ import pytest
 from lamina.cli.tail import JournalReader
 from lamina.fitting import Policy
 from lamina.gateway import GatewaySettings
-from lamina.gateway import journal as journal_module
-from lamina.gateway.journal import find_journal, place_journal
+from lamina.relay import journal as journal_module
+from lamina.relay.journal import find_journal, place_journal
 from tests.cli.running import make_interruptible, run
 from tests.gateway.growing import messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for

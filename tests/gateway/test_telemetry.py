@@ -18,8 +18,8 @@ import pytest
 from lamina import Budget
 from lamina.dialects import Usage
 from lamina.gateway.metrics import METRICS, METRICS_FOLDER_VARIABLE
-from lamina.gateway.telemetry import record_answered
-from lamina.gateway.usage import AnswerFacts
+from lamina.relay.telemetry import record_answered
+from lamina.relay.usage import AnswerFacts
 from lamina.telemetry.otel import BoundedNames, OtelTelemetry
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_recall import NAMES, QUESTION, Wire, long_history, recall_once, serve

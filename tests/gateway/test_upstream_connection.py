@@ -12,15 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lamina.gateway import limits, upstream_connection
-from lamina.gateway.upstream_connection import (
-    BadAnswer,
-    CannotConnect,
-    DroppedByUpstream,
-    UpstreamConnections,
-    UpstreamReply,
-    read_origin,
-)
+from lamina.gateway import upstream_connection
+from lamina.gateway.upstream_connection import UpstreamConnections, UpstreamReply
+from lamina.relay import limits
+from lamina.relay.upstream_port import BadAnswer, CannotConnect, DroppedByUpstream, read_origin
 from tests.gateway.running import until
 from tests.gateway.test_security import make_certificate
 

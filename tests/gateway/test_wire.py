@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pytest
 import zstandard
 
-from lamina.gateway import limits
-from lamina.gateway.routes import PASS, RouteMatch, match_route
+from lamina.relay import limits
+from lamina.relay.routes import PASS, RouteMatch, match_route
 from tests.gateway.growing import chat_request, dump
 from tests.gateway.running import RunningGateway, run_gateway, settings_for
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.core.values import Role
 from lamina.dialects import DIALECTS, Dialect
-from lamina.gateway.routes import match_route
+from lamina.relay.routes import match_route
 from tools.clients.recorder import Recorded
 from tools.clients.upstream import OWN_TOOLS, Arrived, list_tools
 

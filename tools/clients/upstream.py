@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 
 from lamina.dialects import DIALECTS
-from lamina.gateway.routes import match_route
+from lamina.relay.routes import match_route
 from tests.servers.bound_thinking import Refused, ThinkingBinding
 from tests.servers.serving import serve_http
 from tests.wrapped.scripted_api import APIS, Call, Said, Thought, add_usage

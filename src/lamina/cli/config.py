@@ -21,7 +21,7 @@ from lamina.settings import STORE_VARIABLE, find_line, find_settings_file, load_
 from lamina.stores.address import KEY_VARIABLE
 
 if TYPE_CHECKING:
-    from lamina.gateway.config import GatewaySettings, UpstreamSettings
+    from lamina.relay.config import GatewaySettings, UpstreamSettings
 
 _EXAMPLES = """\
 Prints two groups: the settings of every command, and those of the gateway. Each line ends with its origin:
@@ -113,7 +113,7 @@ def _trace_user_settings(environment: Mapping[str, str]) -> Iterator[EffectiveSe
 def _trace_gateway_settings(path: Path | None, environment: Mapping[str, str]) -> Iterator[EffectiveSetting]:
     """The settings of the gateway. None without the extra that it needs."""
     try:
-        from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
+        from lamina.relay.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
     except ImportError:
         return
     settings = load_gateway_settings(path, environment)

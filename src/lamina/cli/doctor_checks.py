@@ -23,7 +23,7 @@ from lamina.models.facts import VARIABLE, model_or_none
 
 if TYPE_CHECKING:
     from lamina.gateway.clients import ClientRow
-    from lamina.gateway.config import GatewaySettings, UpstreamSettings
+    from lamina.relay.config import GatewaySettings, UpstreamSettings
 
 
 SMALLEST_ROOM = 48_000
@@ -175,7 +175,7 @@ def _check_attribution(
     row: ClientRow, settings: GatewaySettings, environment: Mapping[str, str]
 ) -> Iterator[CheckLine]:
     """Whether the client's block about who pays would end the cached prefix at its first words."""
-    from lamina.gateway.profiles import drops_billing  # noqa: PLC0415 - an extra
+    from lamina.relay.profiles import drops_billing  # noqa: PLC0415 - an extra
 
     variable = row.billing_variable
     upstream = _find_anthropic(row, settings)
@@ -202,7 +202,7 @@ class _NamedUpstream(NamedTuple):
 
 def _find_anthropic(row: ClientRow, settings: GatewaySettings) -> _NamedUpstream | None:
     """The upstream that gets a client's requests of Anthropic's API: the first that speaks it."""
-    from lamina.gateway.profiles import PROFILES  # noqa: PLC0415 - an extra
+    from lamina.relay.profiles import PROFILES  # noqa: PLC0415 - an extra
 
     if "anthropic" not in row.apis:
         return None
@@ -214,7 +214,7 @@ def _find_anthropic(row: ClientRow, settings: GatewaySettings) -> _NamedUpstream
 
 def check_gateway(settings: GatewaySettings, environment: Mapping[str, str]) -> Iterator[CheckLine]:
     """Where requests go, and where they are noted."""
-    from lamina.gateway.journal import find_journal, read_journal  # noqa: PLC0415 - an extra
+    from lamina.relay.journal import find_journal, read_journal  # noqa: PLC0415 - an extra
 
     names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
     yield ok("gateway", f"upstreams: {names}")

@@ -32,7 +32,7 @@ from lamina.errors import BadInput
 
 if TYPE_CHECKING:
     from lamina.gateway.account import GatewayAccount
-    from lamina.gateway.config import GatewaySettings
+    from lamina.relay.config import GatewaySettings
 
 _EXAMPLES = """\
 The gateway listens on a free port of this machine, and the client gets the variables or arguments that point
@@ -158,7 +158,7 @@ def find_inspector(settings: GatewaySettings, url: str, client: str) -> str:
 
 def _read_settings(client: str, arguments: argparse.Namespace) -> GatewaySettings:
     """The settings for the gateway of one client: on this machine, one process, any port."""
-    from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
+    from lamina.relay.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
 
     path = settings_path(arguments)
     settings = load_gateway_settings(path, os.environ)
@@ -308,7 +308,7 @@ def _is_in_foreground() -> bool:
 
 def _read_earlier_lines(settings: GatewaySettings) -> Iterator[Mapping[str, Any]]:
     """The lines that earlier gateways wrote beside the same store."""
-    from lamina.gateway.journal import find_journal, read_journal  # noqa: PLC0415 - an extra
+    from lamina.relay.journal import find_journal, read_journal  # noqa: PLC0415 - an extra
 
     path = find_journal(settings, os.environ)
     if path is not None:

@@ -21,7 +21,7 @@ from lamina.core.values import Preference
 from lamina.errors import BadInput
 
 if TYPE_CHECKING:
-    from lamina.gateway.config import GatewaySettings
+    from lamina.relay.config import GatewaySettings
 
 
 _EXAMPLES = """\
@@ -146,9 +146,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     require_gateway("serve")
-    from lamina.gateway.routes import INSPECTOR  # noqa: PLC0415 - an extra
     from lamina.gateway.server import run_server  # noqa: PLC0415 - an extra
     from lamina.gateway.serving import check_start  # noqa: PLC0415 - an extra
+    from lamina.relay.routes import INSPECTOR  # noqa: PLC0415 - an extra
 
     settings = read_settings(arguments, os.environ, place="serve")
     check_start(settings, os.environ, settings_path(arguments))
@@ -168,7 +168,7 @@ def read_settings(
     arguments: argparse.Namespace, environment: Mapping[str, str], *, place: str, client: str = ""
 ) -> GatewaySettings:
     """The settings that a gateway would run with. `place` is the command, for the errors."""
-    from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
+    from lamina.relay.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
 
     path = settings_path(arguments)
     settings = apply_arguments(

@@ -121,8 +121,8 @@ def _end(account: GatewayAccount, arguments: argparse.Namespace) -> int:
 
 def _find_file(arguments: argparse.Namespace) -> Path:
     """The file of the gateway that the arguments name. Raises BadInput if it writes none."""
-    from lamina.gateway.config import load_gateway_settings  # noqa: PLC0415 - an extra
-    from lamina.gateway.journal import find_journal  # noqa: PLC0415 - an extra
+    from lamina.relay.config import load_gateway_settings  # noqa: PLC0415 - an extra
+    from lamina.relay.journal import find_journal  # noqa: PLC0415 - an extra
 
     if arguments.file:
         path = Path(arguments.file).expanduser()
@@ -162,7 +162,7 @@ class JournalReader:
 
     def read_older(self) -> Iterator[bytes]:
         """The lines before the last renaming."""
-        from lamina.gateway.journal import older_file  # noqa: PLC0415 - an extra
+        from lamina.relay.journal import older_file  # noqa: PLC0415 - an extra
 
         try:
             with older_file(self._path).open("rb") as file:

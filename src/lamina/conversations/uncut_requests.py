@@ -34,7 +34,7 @@ from lamina.models.facts import model_or_none
 
 
 class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an answer. `lamina.gateway.misses` measures what would be if nothing were cut.
+    """What is known of an answer. `lamina.relay.misses` measures what would be if nothing were cut.
 
     `full` is what `input` would be. `unchanged` of its tokens stand before the first thing that was lowered.
     As the gateway counts, the request has `counted` tokens, of which the request before it did not have `new`
@@ -46,7 +46,7 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
     change the last message of each request. `agent_of` is the client's id of the conversation whose sub-agent
     asked, "" if it was no sub-agent. `unmarked`: the client marked nothing for a cache that keeps only what
     is marked, so that all markers are lamina's. `window` is the one that it was fitted into, `window_source`
-    where that comes from, and `reserve` what of it was left for the answer (`lamina.gateway.sizes`). `tier`
+    where that comes from, and `reserve` what of it was left for the answer (`lamina.relay.sizes`). `tier`
     is how the call was served (`lamina.dialects.usage`).
     """
 

@@ -28,8 +28,8 @@ from lamina.conversations.uncut_requests import (
 from lamina.core.cut_target import PRICING, USUAL_PART
 from lamina.core.values import Preference
 from lamina.dialects.usage import Usage, count_noun
-from lamina.gateway.journal import decode_event
 from lamina.models.facts import model_or_none
+from lamina.relay.journal import decode_event
 
 _ENDS = ("answered", "answered without usage", "unanswered")
 """Events after which a request that was sent is done with."""

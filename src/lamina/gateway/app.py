@@ -18,20 +18,21 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from lamina.gateway.client_connection import Receive
-from lamina.gateway.client_request import Scope
-from lamina.gateway.config import GatewaySettings
 from lamina.gateway.exchange import Send, answer_request
-from lamina.gateway.journal import Journal, open_journal
 from lamina.gateway.metrics import GatewayMetrics
-from lamina.gateway.recording import record_lost_answers
-from lamina.gateway.refusals import Refusal
-from lamina.gateway.routes import INSPECTOR, PROBES, is_below
-from lamina.gateway.security import admit_visitor
 from lamina.gateway.shared import Drain, Gateway
-from lamina.gateway.store_access import GatewayStore, StoreGone
-from lamina.gateway.telemetry import open_telemetry
 from lamina.gateway.upstream_connection import UpstreamConnections
 from lamina.inspector.page_cookies import make_key
+from lamina.relay.client_request import Scope
+from lamina.relay.config import GatewaySettings
+from lamina.relay.journal import Journal, open_journal
+from lamina.relay.recording import record_lost_answers
+from lamina.relay.refusals import Refusal
+from lamina.relay.relay import Relay
+from lamina.relay.routes import INSPECTOR, PROBES, is_below
+from lamina.relay.security import admit_visitor
+from lamina.relay.store_access import GatewayStore, StoreGone
+from lamina.relay.telemetry import open_telemetry
 
 PAGE_KEY_VARIABLE = "LAMINA_GATEWAY_PAGE_KEY"
 """Has the key for the inspector's cookies in the environment of worker processes, which share it."""
@@ -126,7 +127,7 @@ class _Shared:
         await self.store.open()
         await record_lost_answers(self.store, self.journal)
         connections = UpstreamConnections()
-        self.gateway = Gateway(
+        relay = Relay(
             self.settings,
             connections=connections,
             store=self.store,
@@ -134,9 +135,9 @@ class _Shared:
             journal=self.journal,
             environment=self.environment,
             telemetry=telemetry,
-            drain=self.drain,
         )
-        saver = self.gateway.saver
+        self.gateway = Gateway(relay, self.drain)
+        saver = relay.saver
         writing = asyncio.gather(saver.save_pending(), saver.record_pending(), self._prune())
         try:
             yield
@@ -144,7 +145,7 @@ class _Shared:
             writing.cancel()
             with suppress(asyncio.CancelledError):
                 await writing
-            await self.gateway.finish_all()
+            await relay.finish_all()
             await saver.flush()
             await saver.flush_records()
         connections.close()
@@ -196,7 +197,7 @@ class _Shared:
             assert self.store is not None  # noqa: S101 - it was opened before the gateway
             page_key = self.environment.get(PAGE_KEY_VARIABLE, "")  # that of all workers
             cookie_key = bytes.fromhex(page_key) or make_key()
-            self._inspector = InspectorPages(self.settings, self.store, gateway.saver, cookie_key)
+            self._inspector = InspectorPages(self.settings, self.store, gateway.relay.saver, cookie_key)
         await self._inspector(scope, receive, send)
 
 

@@ -10,13 +10,13 @@ from typing import Any, Self
 
 from anyio import to_thread
 
-from lamina.gateway import limits
-from lamina.gateway.client_request import LastHead
-from lamina.gateway.config import GatewaySettings
 from lamina.gateway.packed_bodies import unpack
-from lamina.gateway.refusals import Refusal
-from lamina.gateway.security import Headers, read_header, read_list
-from lamina.gateway.stream import ClientGone, Flow
+from lamina.relay import limits
+from lamina.relay.client_request import LastHead
+from lamina.relay.config import GatewaySettings
+from lamina.relay.refusals import Refusal
+from lamina.relay.security import Headers, read_header, read_list
+from lamina.relay.stream import ClientGone, Flow
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 

@@ -17,11 +17,17 @@ from anyio import from_thread
 
 from lamina.core.text.characters import lower_ascii
 from lamina.errors import StoreError
-from lamina.gateway.config import GatewaySettings
-from lamina.gateway.refusals import Refusal
-from lamina.gateway.routes import INSPECTOR
-from lamina.gateway.saving import ConversationSaver
-from lamina.gateway.security import (
+from lamina.inspector.asgi import make_app
+from lamina.inspector.page_cookies import is_valid, read_cookie
+from lamina.inspector.pages import is_followed_link
+from lamina.inspector.sessions import Sessions, TraceSource
+from lamina.inspector.stored_sessions import StoredSessions
+from lamina.inspector.views import Inspector
+from lamina.relay.config import GatewaySettings
+from lamina.relay.refusals import Refusal
+from lamina.relay.routes import INSPECTOR
+from lamina.relay.saving import ConversationSaver
+from lamina.relay.security import (
     TOKEN_HEADER,
     Headers,
     Visitor,
@@ -29,13 +35,7 @@ from lamina.gateway.security import (
     check_sender,
     read_header,
 )
-from lamina.gateway.store_access import GatewayStore, StoreGone
-from lamina.inspector.asgi import make_app
-from lamina.inspector.page_cookies import is_valid, read_cookie
-from lamina.inspector.pages import is_followed_link
-from lamina.inspector.sessions import Sessions, TraceSource
-from lamina.inspector.stored_sessions import StoredSessions
-from lamina.inspector.views import Inspector
+from lamina.relay.store_access import GatewayStore, StoreGone
 from lamina.replay.values import UnreadableLine
 from lamina.stores.port import Store
 

@@ -1,4 +1,4 @@
-"""Content encodings: a client's whole body is unpacked up to a limit, an upstream's answer piece by piece."""
+"""Content encodings of a client's whole body, which is unpacked up to a limit."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 import brotli  # type: ignore[import-untyped]
 import zstandard
 
-from lamina.conversations.encodings import UNPACK_ERRORS, GzipUnpacker, Unpacker, make_unpacker
+from lamina.conversations.encodings import UNPACK_ERRORS, GzipUnpacker
 from lamina.core.text.characters import lower_ascii
-from lamina.gateway.refusals import Refusal
+from lamina.relay.refusals import Refusal
 
 MOST_ENCODINGS = 4
 """Encodings of one body. A header has room for thousands, and each may unpack to the limit."""
@@ -42,21 +42,6 @@ def unpack(data: bytes, encoding: str, limit: int) -> bytes:
         if len(data) > limit:
             raise Refusal(413, f"the body is larger than {limit:,} bytes when unpacked")
     return data
-
-
-def make_answer_unpacker(encoding: str) -> Unpacker:
-    """What unpacks an answer piece by piece. Both an unknown encoding and a broken piece raise Refusal."""
-    unpacker = make_unpacker(encoding)
-    if unpacker is None:
-        raise Refusal(502, "the upstream packed its answer in a way that the gateway cannot read")
-
-    def unpack_piece(piece: bytes) -> bytes:
-        try:
-            return unpacker(piece)
-        except UNPACK_ERRORS as error:
-            raise Refusal(502, f"the upstream's answer cannot be unpacked: {type(error).__name__}") from None
-
-    return unpack_piece
 
 
 def _unpack_gzip(data: bytes, most: int) -> bytes:

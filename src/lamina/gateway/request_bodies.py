@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.core.text.characters import lower_ascii
-from lamina.gateway import limits
-from lamina.gateway.refusals import Refusal
-from lamina.gateway.turn_memory import (
+from lamina.relay import limits
+from lamina.relay.refusals import Refusal
+from lamina.relay.turn_memory import (
     DecodedTurn,
     DecodedTurns,
     RepeatedTurns,

@@ -32,13 +32,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.supervisors import multiprocess
 
 from lamina.core.text.characters import lower_ascii
-from lamina.gateway import limits
 from lamina.gateway.app import PAGE_KEY_VARIABLE, GatewayApp, create_app, tune_garbage_collection
 from lamina.gateway.client_connection import LINK, ClientLink
-from lamina.gateway.client_request import LastHead
-from lamina.gateway.config import GatewaySettings
 from lamina.gateway.metrics import METRICS_FOLDER_VARIABLE
 from lamina.inspector.page_cookies import make_key
+from lamina.relay import limits
+from lamina.relay.client_request import LastHead
+from lamina.relay.config import GatewaySettings
 
 UNREAD_BYTES = 512 << 10
 """Bytes of a body that wait to be read before no more are taken from the connection."""

@@ -16,10 +16,10 @@ import msgspec
 
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy, choose_policy
-from lamina.gateway.config import GatewaySettings, check_settings, load_gateway_settings
-from lamina.gateway.journal import OFF, JournalFile
 from lamina.gateway.server import run_server
-from lamina.gateway.store_access import GatewayStore
+from lamina.relay.config import GatewaySettings, check_settings, load_gateway_settings
+from lamina.relay.journal import OFF, JournalFile
+from lamina.relay.store_access import GatewayStore
 
 
 def serve(

@@ -1,95 +1,26 @@
-"""What all requests of one gateway process share, and how its parts are put together.
-
-policies ──▶ fitter ──▶ sent_calls     what to send, and what follows
-index ──▶ saver                        what is remembered between two requests
-"""
+"""What all requests of one gateway process share, and which of them run."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lamina.gateway import limits
 from lamina.gateway.client_connection import BodyRoom
-from lamina.gateway.config import GatewaySettings
-from lamina.gateway.conversation_index import ConversationIndex
-from lamina.gateway.fit import Fitter
-from lamina.gateway.fit_call import CallFitter
-from lamina.gateway.journal import Journal
-from lamina.gateway.metrics import GatewayMetrics
-from lamina.gateway.misses import MissReporter
-from lamina.gateway.policies import RequestPolicies, ServedWindows
-from lamina.gateway.refusals import Refusal
-from lamina.gateway.saving import ConversationSaver
-from lamina.gateway.sent_calls import SentCalls
-from lamina.gateway.store_access import GatewayStore
-from lamina.gateway.turn_memory import TurnMemory
-from lamina.gateway.upstream_connection import UpstreamConnections
-from lamina.gateway.upstreams import Upstreams
-from lamina.telemetry import Telemetry
+from lamina.relay import limits
+from lamina.relay.refusals import Refusal
+from lamina.relay.relay import Relay
 
 
 class Gateway:
-    """The parts of one gateway process."""
+    """The relay of one gateway process, and the requests that clients may have open."""
 
-    def __init__(
-        self,
-        settings: GatewaySettings,
-        *,
-        connections: UpstreamConnections,
-        store: GatewayStore,
-        metrics: GatewayMetrics,
-        journal: Journal,
-        environment: Mapping[str, str],
-        telemetry: Telemetry,
-        drain: Drain,
-    ) -> None:
-        self.settings = settings
-        self.connections = connections
-        self.metrics = metrics
-        self.journal = journal
-        self.environment = environment
-        self.telemetry = telemetry
+    def __init__(self, relay: Relay, drain: Drain) -> None:
+        self.relay = relay
         self.drain = drain
-        self.upstreams = Upstreams(settings)
-        self.misses = MissReporter(metrics, journal, telemetry)
-        self.bodies = BodyRoom(limits.HELD_BODIES * settings.body_bytes, limits.BODY_SECONDS)
-
-        keep = settings.policy.keep
-        index = ConversationIndex(store, shared=settings.shares_store, keep=keep)
-        self.saver = ConversationSaver(store, index, metrics)
-        self.policies = RequestPolicies(ServedWindows(environment))
-        call_fitter = CallFitter(
-            settings=settings,
-            policies=self.policies,
-            store=store,
-            index=index,
-            saver=self.saver,
-            metrics=metrics,
-            journal=journal,
-        )
-        self.fitter = Fitter(call_fitter)
-        self.sent_calls = SentCalls(call_fitter)
-        self._memories: dict[str, TurnMemory] = {}
+        self.bodies = BodyRoom(limits.HELD_BODIES * relay.settings.body_bytes, limits.BODY_SECONDS)
         self._active: dict[str, int] = {}
-        self._tasks: set[asyncio.Future[None]] = set()
-
-    def memory(self, workspace: str) -> TurnMemory:
-        """The decoded messages of a workspace. How fast one is decoded tells nothing about another's."""
-        if workspace not in self._memories:
-            self._memories[workspace] = TurnMemory()
-        return self._memories[workspace]
-
-    def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Finish something that must not end with the client's connection."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def finish_all(self) -> None:
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def enter(self, workspace: str) -> None:
         """Count a request. Raises Refusal if the workspace has too many at once."""
@@ -97,11 +28,11 @@ class Gateway:
         if active >= limits.REQUESTS:
             raise Refusal(429, "too many requests at once in this workspace", retry_after=1)
         self._active[workspace] = active + 1
-        self.metrics.add("lamina_requests_active", 1)
+        self.relay.metrics.add("lamina_requests_active", 1)
 
     def leave(self, workspace: str) -> None:
         self._active[workspace] -= 1
-        self.metrics.add("lamina_requests_active", -1)
+        self.relay.metrics.add("lamina_requests_active", -1)
 
 
 class Drain:

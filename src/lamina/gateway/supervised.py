@@ -16,8 +16,8 @@ import threading
 
 import msgspec
 
-from lamina.gateway.config import GatewaySettings
 from lamina.gateway.server import run_server
+from lamina.relay.config import GatewaySettings
 
 
 def main() -> None:

@@ -22,8 +22,8 @@ from typing import Any, Self
 import msgspec
 
 from lamina.errors import LaminaError
-from lamina.gateway.config import GatewaySettings
-from lamina.gateway.journal import decode_event
+from lamina.relay.config import GatewaySettings
+from lamina.relay.journal import decode_event
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0

@@ -12,16 +12,15 @@ import socket
 import ssl
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator
-from functools import cache, lru_cache
+from functools import cache
 from time import monotonic
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import httptools
 from aiohappyeyeballs import start_connection
 
-from lamina.gateway import limits
-from lamina.gateway.security import Headers
+from lamina.relay import limits
+from lamina.relay.security import Headers
+from lamina.relay.upstream_port import BadAnswer, CannotConnect, DroppedByUpstream, Origin
 
 IDLE_SECONDS = 15.0
 """How long a connection that nobody uses is used again. Servers close theirs after some time, too."""
@@ -52,47 +51,6 @@ UNREAD_BYTES = 256 << 10
 
 JOINED_BODY = 32 << 10
 """Bytes up to which a body is copied behind its headers, since one small write costs less than two."""
-
-
-class CannotConnect(Exception):
-    """There is no connection to an upstream. The cause is the error of the system."""
-
-
-class DroppedByUpstream(ConnectionError):
-    """The upstream closed the connection before it had sent a byte of an answer.
-
-    `had_left`: the connection had waited for the request, and the upstream may have left it before.
-    """
-
-    had_left = False
-
-
-class BadAnswer(ConnectionError):
-    """What came is not HTTP, or ended before its end."""
-
-
-class Origin(NamedTuple):
-    """A server, as an address names it. `base` is the path that all others are put behind."""
-
-    is_secure: bool
-    host: str
-    port: int
-    authority: str
-    base: str
-
-
-@lru_cache(maxsize=256)
-def read_origin(address: str) -> Origin:
-    """The server of an address: `https://api.anthropic.com`."""
-    parts = urlsplit(address)
-    is_secure = parts.scheme == "https"
-    host = (parts.hostname or "").encode("idna").decode()
-    authority = f"[{host}]" if ":" in host else host
-    port = 443 if is_secure else 80
-    if parts.port is not None:
-        port = parts.port
-        authority = f"{authority}:{port}"
-    return Origin(is_secure, host, port, authority, parts.path.rstrip("/"))
 
 
 class UpstreamReply:

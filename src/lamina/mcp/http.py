@@ -18,9 +18,9 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lamina.errors import BadInput
-from lamina.gateway.config import SHORTEST_TOKEN, AccessToken, GatewaySettings
-from lamina.gateway.refusals import Refusal
-from lamina.gateway.security import admit_visitor
+from lamina.relay.config import SHORTEST_TOKEN, AccessToken, GatewaySettings
+from lamina.relay.refusals import Refusal
+from lamina.relay.security import admit_visitor
 
 TOKEN_VARIABLE = "LAMINA_MCP_TOKEN"  # noqa: S105 - the name of a variable
 """The environment variable with the access token."""

@@ -13,8 +13,8 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from lamina.core.text.characters import lower_ascii
-from lamina.gateway.config import GatewaySettings, is_address, is_loopback, read_host_name
-from lamina.gateway.refusals import Refusal
+from lamina.relay.config import GatewaySettings, is_address, is_loopback, read_host_name
+from lamina.relay.refusals import Refusal
 
 TOKEN_HEADER = b"x-lamina-token"
 """Has the access token if the client's own key goes on to the upstream."""

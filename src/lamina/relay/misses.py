@@ -39,18 +39,18 @@ from lamina.dialects.json_values import find_model
 from lamina.dialects.usage import CacheReport, Usage
 from lamina.errors import LaminaError
 from lamina.fitting.request import Fitted
-from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.journal import Journal
-from lamina.gateway.metrics import GatewayMetrics
-from lamina.gateway.policies import choose_breakpoints, lacks_markers
-from lamina.gateway.sizes import ChosenWindow
+from lamina.relay.calls import IncomingRequest, OutgoingRequest
+from lamina.relay.journal import Journal
+from lamina.relay.observers import Metrics
+from lamina.relay.policies import choose_breakpoints, lacks_markers
+from lamina.relay.sizes import ChosenWindow
 from lamina.telemetry import Telemetry
 
 
 class MissReporter:
     """Logs answers, and compares each request that lost its cache with the one before it."""
 
-    def __init__(self, metrics: GatewayMetrics, journal: Journal, telemetry: Telemetry) -> None:
+    def __init__(self, metrics: Metrics, journal: Journal, telemetry: Telemetry) -> None:
         self._metrics = metrics
         self._telemetry = telemetry
         self._journal = journal

@@ -109,7 +109,7 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     deleted; without these limits nothing is. `body_bytes` is how large a request may be. An upstream may take
     `first_byte_seconds` to begin an answer. One that is overloaded or drops the connection before that is
     asked once more, if it can be within `retry_seconds`. Requests that run may take `drain_seconds` to end
-    after SIGTERM. All other limits are fixed (`lamina.gateway.limits`).
+    after SIGTERM. All other limits are fixed (`lamina.relay.limits`).
     """
 
     host: str = "127.0.0.1"

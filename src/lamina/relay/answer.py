@@ -17,27 +17,26 @@ import msgspec
 from anyio import to_thread
 
 from lamina.conversations.answer_bodies import AnswerEvent, splitter_for
-from lamina.conversations.encodings import Unpacker
+from lamina.conversations.encodings import UNPACK_ERRORS, Unpacker, make_unpacker
 from lamina.conversations.recall_filter import RecallFilter
 from lamina.conversations.recall_loop import RecallLoop
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects.bedrock_converse.event_stream import CONTENT_TYPE as FRAMES
 from lamina.dialects.port import Dialect
 from lamina.dialects.usage import Usage
-from lamina.gateway import limits
-from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.client_request import ClientRequest
-from lamina.gateway.packed_bodies import make_answer_unpacker
-from lamina.gateway.recording import ExchangeRecord, describe_error
-from lamina.gateway.refusals import Refusal
-from lamina.gateway.sent_calls import SentCalls
-from lamina.gateway.shared import Gateway
-from lamina.gateway.stream import AnswerWriter, read_piece, read_pieces
-from lamina.gateway.telemetry import record_answered
-from lamina.gateway.upstream_answer import ERROR_CHARACTERS, UpstreamAnswer, read_late_error, unpack_error
-from lamina.gateway.upstream_connection import UpstreamReply
-from lamina.gateway.upstreams import response_headers
-from lamina.gateway.usage import UsageReader
+from lamina.relay import limits
+from lamina.relay.calls import IncomingRequest, OutgoingRequest
+from lamina.relay.client_request import ClientRequest
+from lamina.relay.recording import ExchangeRecord, describe_error
+from lamina.relay.refusals import Refusal
+from lamina.relay.relay import Relay
+from lamina.relay.sent_calls import SentCalls
+from lamina.relay.stream import AnswerWriter, read_piece, read_pieces
+from lamina.relay.telemetry import record_answered
+from lamina.relay.upstream_answer import ERROR_CHARACTERS, UpstreamAnswer, read_late_error, unpack_error
+from lamina.relay.upstream_port import Reply
+from lamina.relay.upstreams import response_headers
+from lamina.relay.usage import UsageReader
 from lamina.telemetry import CallTrace
 
 
@@ -45,7 +44,7 @@ class _AnsweredCall(NamedTuple):
     """An answer that has begun, with the request that it answers and the reader of what it reports."""
 
     outgoing: OutgoingRequest
-    answer: UpstreamReply
+    answer: Reply
     reader: UsageReader
     sent_id: str
 
@@ -55,7 +54,7 @@ class AnswerRelay:
 
     def __init__(
         self,
-        gateway: Gateway,
+        relay: Relay,
         client_request: ClientRequest,
         incoming: IncomingRequest,
         writer: AnswerWriter,
@@ -63,7 +62,7 @@ class AnswerRelay:
         record: ExchangeRecord,
         trace: CallTrace,
     ) -> None:
-        self._gateway = gateway
+        self._relay = relay
         self._client_request = client_request
         self._incoming = incoming
         self._writer = writer
@@ -72,12 +71,12 @@ class AnswerRelay:
         self._recalls: RecallRelay | None = None
 
     async def relay(
-        self, outgoing: OutgoingRequest, answer: UpstreamReply, sending: UpstreamAnswer
+        self, outgoing: OutgoingRequest, answer: Reply, sending: UpstreamAnswer
     ) -> OutgoingRequest | None:
         """Pass an answer on. Returns the request to send next, if the model recalled something."""
         self._count(answer)
         if answer.status < 300:
-            self._gateway.sent_calls.note_answered(outgoing)
+            self._relay.sent_calls.note_answered(outgoing)
         reader = UsageReader(
             lower_ascii(answer.headers.get("content-type", "")),
             lower_ascii(answer.headers.get("content-encoding", "")),
@@ -91,7 +90,7 @@ class AnswerRelay:
         await self._relay_pieces(call)
         return None
 
-    async def relay_error(self, answer: UpstreamReply, body: bytes) -> None:
+    async def relay_error(self, answer: Reply, body: bytes) -> None:
         """Pass an error on whose body has been read already."""
         self._count(answer)
         self._trace.end_call(error=str(answer.status))
@@ -99,10 +98,10 @@ class AnswerRelay:
             raise Refusal(answer.status, unpack_error(body, answer)[:ERROR_CHARACTERS])
         await relay_unread(self._writer, answer, first=body)
 
-    def _count(self, answer: UpstreamReply) -> None:
+    def _count(self, answer: Reply) -> None:
         status = f"{answer.status // 100}xx"
         upstream = self._incoming.upstream.name
-        self._gateway.metrics.add("lamina_answers_total", upstream=upstream, status=status)
+        self._relay.metrics.add("lamina_answers_total", upstream=upstream, status=status)
 
     async def _relay_pieces(self, call: _AnsweredCall) -> None:
         """Pass an answer on in the pieces in which it arrives."""
@@ -118,7 +117,7 @@ class AnswerRelay:
         on_silence = None
         if reader.is_plain_event_stream:
             on_silence = self._writer.comment
-        held_pieces = _HeldPieces(self._gateway.sent_calls, outgoing, reader, succeeded=answer.status < 300)
+        held_pieces = _HeldPieces(self._relay.sent_calls, outgoing, reader, succeeded=answer.status < 300)
         last_piece = b""
         try:
             while piece := await read_piece(answer, on_silence):
@@ -139,7 +138,7 @@ class AnswerRelay:
         outgoing, answer, reader, _ = call
         if self._recalls is None:
             self._recalls = RecallRelay(
-                self._gateway.sent_calls,
+                self._relay.sent_calls,
                 self._writer,
                 self._incoming.dialect,
                 outgoing.own_names,
@@ -165,9 +164,9 @@ class AnswerRelay:
                 error = str(answer.status)
             self._trace.end_call(error=error)
             return
-        gateway = self._gateway
+        relay = self._relay
         usage = reader.finish()
-        account = gateway.misses.report(
+        account = relay.misses.report(
             self._incoming,
             outgoing,
             usage,
@@ -181,21 +180,21 @@ class AnswerRelay:
         self._trace.end_call(error=error)
         self._count_tokens(usage)
         if recalled:
-            gateway.metrics.add("lamina_recalls_total", upstream=self._incoming.upstream.name)
+            relay.metrics.add("lamina_recalls_total", upstream=self._incoming.upstream.name)
             return
         began = self._client_request.began
-        gateway.metrics.observe("lamina_request_seconds", monotonic() - began, part="whole")
+        relay.metrics.observe("lamina_request_seconds", monotonic() - began, part="whole")
         if self._recalls is not None:  # the relay of recalls has recorded it, unless the answer broke off
             return
-        if not gateway.sent_calls.record_if_free(outgoing, usage):
+        if not relay.sent_calls.record_if_free(outgoing, usage):
             # Not here: the client's connection may end, and with it what runs for it.
-            gateway.finish_later(gateway.sent_calls.record_answer(outgoing, usage))
+            relay.finish_later(relay.sent_calls.record_answer(outgoing, usage))
 
     def _count_tokens(self, usage: Usage) -> None:
         for kind in ("input", "cached", "written", "output"):
             amount = getattr(usage, kind)
             if amount:
-                self._gateway.metrics.add("lamina_tokens_total", amount, kind=kind)
+                self._relay.metrics.add("lamina_tokens_total", amount, kind=kind)
 
 
 class _HeldPieces:
@@ -241,7 +240,7 @@ class _HeldPieces:
         await self._sent_calls.record_answer(self._sent, self._reader.usage, at_once=True)
 
 
-async def relay_unread(writer: AnswerWriter, answer: UpstreamReply, *, first: bytes = b"") -> None:
+async def relay_unread(writer: AnswerWriter, answer: Reply, *, first: bytes = b"") -> None:
     """Pass an answer on without reading it. `first` is the part of it that has been read already."""
     await writer.start(answer.status, response_headers(answer.raw_headers, answer.status))
     if first:
@@ -256,7 +255,22 @@ def _take_packed(piece: bytes) -> bytes:
     return piece
 
 
-def _answer_headers(answer: UpstreamReply, outgoing: OutgoingRequest) -> list[tuple[bytes, bytes]]:
+def make_answer_unpacker(encoding: str) -> Unpacker:
+    """What unpacks an answer piece by piece. Both an unknown encoding and a broken piece raise Refusal."""
+    unpacker = make_unpacker(encoding)
+    if unpacker is None:
+        raise Refusal(502, "the upstream packed its answer in a way that the gateway cannot read")
+
+    def unpack_piece(piece: bytes) -> bytes:
+        try:
+            return unpacker(piece)
+        except UNPACK_ERRORS as error:
+            raise Refusal(502, f"the upstream's answer cannot be unpacked: {type(error).__name__}") from None
+
+    return unpack_piece
+
+
+def _answer_headers(answer: Reply, outgoing: OutgoingRequest) -> list[tuple[bytes, bytes]]:
     """The upstream's headers for the client, and what the gateway did to the request."""
     headers = response_headers(answer.raw_headers, answer.status)
     if outgoing.is_as_it_came:
@@ -303,7 +317,7 @@ class RecallRelay:
     async def relay(
         self,
         outgoing: OutgoingRequest,
-        answer: UpstreamReply,
+        answer: Reply,
         headers: Sequence[Header],
         reader: UsageReader,
     ) -> OutgoingRequest | None:
@@ -433,7 +447,7 @@ class _ReceivedAnswer(NamedTuple):
     """
 
     outgoing: OutgoingRequest
-    answer: UpstreamReply
+    answer: Reply
     headers: Sequence[Header]
     reader: UsageReader
     unpacker: Unpacker
@@ -464,7 +478,7 @@ class _AnswerStream:
         return self.splitter.write(value, name)
 
 
-def _read_content_type(answer: UpstreamReply) -> str:
+def _read_content_type(answer: Reply) -> str:
     """The type of an answer in small letters: its case has no meaning."""
     return lower_ascii(answer.headers.get("content-type", ""))
 

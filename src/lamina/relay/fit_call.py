@@ -24,15 +24,15 @@ from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 from lamina.errors import LaminaError
 from lamina.fitting.request import Fitted, fit_after_passed, fit_request
-from lamina.gateway.calls import FitBasis, OutgoingRequest, UpstreamCall
-from lamina.gateway.config import GatewaySettings
-from lamina.gateway.conversation_index import ConversationIndex, LiveConversation, make_memo
-from lamina.gateway.journal import Journal
-from lamina.gateway.metrics import GatewayMetrics
-from lamina.gateway.policies import RequestPolicies
-from lamina.gateway.saving import ConversationSaver
-from lamina.gateway.store_access import GatewayStore
-from lamina.gateway.stream import ClientGone
+from lamina.relay.calls import FitBasis, OutgoingRequest, UpstreamCall
+from lamina.relay.config import GatewaySettings
+from lamina.relay.conversation_index import ConversationIndex, LiveConversation, make_memo
+from lamina.relay.journal import Journal
+from lamina.relay.observers import Metrics
+from lamina.relay.policies import RequestPolicies
+from lamina.relay.saving import ConversationSaver
+from lamina.relay.store_access import GatewayStore
+from lamina.relay.stream import ClientGone
 
 
 class CallFitter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -46,7 +46,7 @@ class CallFitter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     store: GatewayStore
     index: ConversationIndex
     saver: ConversationSaver
-    metrics: GatewayMetrics
+    metrics: Metrics
     journal: Journal
 
     async def fit(

@@ -41,11 +41,11 @@ from lamina.dialects.usage import NOTHING_REPORTED
 from lamina.fitting.markers import find_last_block
 from lamina.fitting.policy import Keep
 from lamina.fitting.request import RequestMemo
-from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.request_bodies import RequestBody
-from lamina.gateway.sizes import MOVED_MARKERS, CountedRequest, KnownTrigger
-from lamina.gateway.store_access import GatewayConversation, GatewayStore, StoreGone
-from lamina.gateway.turn_memory import MEMORY_BYTES, MOVING
+from lamina.relay.identity import ClientIdentity
+from lamina.relay.sizes import MOVED_MARKERS, CountedRequest, KnownTrigger
+from lamina.relay.store_access import GatewayConversation, GatewayStore, StoreGone
+from lamina.relay.turn_memory import MEMORY_BYTES, MOVING
 
 LIVE_BYTES = MEMORY_BYTES
 """Bytes of requests whose conversations stay in memory, as many as there are decoded messages of."""

@@ -32,8 +32,8 @@ from lamina.conversations.shelf import (
 )
 from lamina.conversations.store import WORKSPACE, ConversationState, conversation_place, decode_state
 from lamina.errors import BadInput, Conflict, Reused, StoreError
-from lamina.gateway import limits
-from lamina.gateway.config import GatewaySettings
+from lamina.relay import limits
+from lamina.relay.config import GatewaySettings
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store, open_store, resolve_key
 from lamina.stores.port import OwnName, Store, StoredHead, Where

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from lamina.core.text.characters import lower_ascii
-from lamina.gateway.calls import IncomingRequest
-from lamina.gateway.config import GatewaySettings
-from lamina.gateway.identity import ClientIdentity, read_header_identity
-from lamina.gateway.refusals import Refusal
-from lamina.gateway.routes import RouteMatch, match_route
-from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header, read_list
-from lamina.gateway.upstreams import Upstream, Upstreams, request_headers
+from lamina.relay.calls import IncomingRequest
+from lamina.relay.config import GatewaySettings
+from lamina.relay.identity import ClientIdentity, read_header_identity
+from lamina.relay.refusals import Refusal
+from lamina.relay.routes import RouteMatch, match_route
+from lamina.relay.security import Headers, Visitor, admit_visitor, read_header, read_list
+from lamina.relay.upstreams import Upstream, Upstreams, request_headers
 
 Scope = MutableMapping[str, Any]
 

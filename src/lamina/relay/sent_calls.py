@@ -41,12 +41,12 @@ from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.request import Fitted
 from lamina.fitting.server_reports import record_unbound
-from lamina.gateway.calls import FitBasis, OutgoingRequest, UpstreamCall
-from lamina.gateway.conversation_index import LiveConversation
-from lamina.gateway.fit_call import CallFitter
-from lamina.gateway.refusals import Refusal, explain_unfit
-from lamina.gateway.sizes import CountedRequest
-from lamina.gateway.store_access import GatewayStore, StoreGone
+from lamina.relay.calls import FitBasis, OutgoingRequest, UpstreamCall
+from lamina.relay.conversation_index import LiveConversation
+from lamina.relay.fit_call import CallFitter
+from lamina.relay.refusals import Refusal, explain_unfit
+from lamina.relay.sizes import CountedRequest
+from lamina.relay.store_access import GatewayStore, StoreGone
 
 AFTER_RECALL = "recall"
 """Why a request is sent once more, after the model has recalled something."""

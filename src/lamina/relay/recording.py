@@ -28,14 +28,14 @@ from lamina.conversations.store import WORKSPACE, decode_state
 from lamina.conversations.uncut_requests import AnsweredRequest
 from lamina.errors import LaminaError
 from lamina.fitting.policy import Keep
-from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.conversation_index import DOOR, LiveConversation
-from lamina.gateway.journal import Journal
-from lamina.gateway.saving import ConversationSaver
-from lamina.gateway.sizes import ChosenWindow
-from lamina.gateway.store_access import GatewayStore, StoreGone
-from lamina.gateway.upstream_connection import UpstreamReply
-from lamina.gateway.usage import UsageReader
+from lamina.relay.calls import IncomingRequest, OutgoingRequest
+from lamina.relay.conversation_index import DOOR, LiveConversation
+from lamina.relay.journal import Journal
+from lamina.relay.saving import ConversationSaver
+from lamina.relay.sizes import ChosenWindow
+from lamina.relay.store_access import GatewayStore, StoreGone
+from lamina.relay.upstream_port import Reply
+from lamina.relay.usage import UsageReader
 
 _HEADERS = ("request-id", "x-request-id", "retry-after", "x-should-retry", "openai-processing-ms")
 _HEADER_BEGINNINGS = ("anthropic-ratelimit-", "x-ratelimit-")
@@ -103,7 +103,7 @@ class ExchangeRecord:
 
     def answered(
         self,
-        answer: UpstreamReply,
+        answer: Reply,
         *,
         reader: UsageReader | None = None,
         body: bytes | None = None,
@@ -154,7 +154,7 @@ def describe_error(error: BaseException) -> str:
     return str(getattr(error, "message", "")) or type(error).__name__
 
 
-def _choose_headers(answer: UpstreamReply) -> dict[str, str]:
+def _choose_headers(answer: Reply) -> dict[str, str]:
     return {
         name: value
         for name, value in answer.headers.items()

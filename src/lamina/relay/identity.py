@@ -4,7 +4,7 @@ An id names a group of conversations, not one. Claude Code sends the same sessio
 for a thread, opencode for all calls of a session. The user that a request names is a part of it, since one
 name may serve many users. Without such an id, the user is the id.
 Inside a group, and for clients that send no id at all, the chain of message digests decides
-(`lamina.gateway.conversation_index`).
+(`lamina.relay.conversation_index`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.conversations.recognise import USER, add_user, read_user
-from lamina.gateway.security import Headers
+from lamina.relay.security import Headers
 
 LONGEST_ID = 200
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
-from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.config import GatewaySettings
-from lamina.gateway.usage import AnswerFacts
+from lamina.relay.calls import IncomingRequest, OutgoingRequest
+from lamina.relay.config import GatewaySettings
+from lamina.relay.usage import AnswerFacts
 from lamina.telemetry import CallTrace, Telemetry
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

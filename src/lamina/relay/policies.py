@@ -28,12 +28,12 @@ from lamina.dialects.json_values import read_field
 from lamina.fitting.markers import LATE, Breakpoints, has_marker, keeps_only_marked, resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.fitting.request import reserve_output
-from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.config import OWN_SERVERS
-from lamina.gateway.sizes import ChosenWindow, choose_window, find_budget
-from lamina.gateway.upstreams import Upstream
 from lamina.models.facts import choose_window as choose_served_window
 from lamina.models.facts import read_served_windows
+from lamina.relay.calls import IncomingRequest, OutgoingRequest
+from lamina.relay.config import OWN_SERVERS
+from lamina.relay.sizes import ChosenWindow, choose_window, find_budget
+from lamina.relay.upstreams import Upstream
 
 
 class RequestPolicies:

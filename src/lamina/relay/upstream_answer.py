@@ -14,26 +14,29 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from time import monotonic
 
+from lamina.conversations.encodings import UNPACK_ERRORS, make_unpacker
 from lamina.core.text.characters import is_digits
 from lamina.dialects.overflow import STATUS as OVERFLOW_STATUS
-from lamina.gateway import limits
-from lamina.gateway.client_request import ClientRequest
-from lamina.gateway.packed_bodies import unpack
-from lamina.gateway.refusals import BrokenOff, Refusal
-from lamina.gateway.security import Headers
-from lamina.gateway.shared import Gateway
-from lamina.gateway.stream import AnswerWriter
-from lamina.gateway.upstream_connection import (
+from lamina.relay import limits
+from lamina.relay.client_request import ClientRequest
+from lamina.relay.refusals import BrokenOff, Refusal
+from lamina.relay.relay import Relay
+from lamina.relay.security import Headers
+from lamina.relay.stream import AnswerWriter
+from lamina.relay.upstream_port import (
     BadAnswer,
     CannotConnect,
     DroppedByUpstream,
-    UpstreamReply,
+    Reply,
     read_origin,
 )
-from lamina.gateway.upstreams import Upstream
+from lamina.relay.upstreams import Upstream
 
 ERROR_BYTES = 1 << 20
 """Of an error body that are read to see whether a request was too long."""
+
+_STEP = 1 << 10
+"""Packed bytes after which the size of what they became is looked at."""
 
 ERROR_SECONDS = 30
 """How long an upstream may take for such a body."""
@@ -62,7 +65,7 @@ class UpstreamAnswer:
 
     def __init__(
         self,
-        gateway: Gateway,
+        relay: Relay,
         request: ClientRequest,
         upstream: Upstream,
         writer: AnswerWriter,
@@ -73,33 +76,33 @@ class UpstreamAnswer:
         is_sent_once: bool = False,
         sent_id: str = "",
     ) -> None:
-        self._gateway = gateway
+        self._relay = relay
         self._request = request
         self._upstream = upstream
         self._writer = writer
         self._headers = headers
         self._body = body
         self._keeps_alive = keeps_alive
-        self._answer: UpstreamReply | None = None
+        self._answer: Reply | None = None
         self._is_sent_once = is_sent_once
         self._is_again = False
         self.sent_id = sent_id
 
-    async def __aenter__(self) -> UpstreamReply:
+    async def __aenter__(self) -> Reply:
         try:
             return await self._ask_until_answered()
         except BaseException:
             self._log_unanswered(0)
             raise
 
-    async def _ask_until_answered(self) -> UpstreamReply:
+    async def _ask_until_answered(self) -> Reply:
         began = monotonic()
         answer = await self._ask_twice_at_most()
         if answer.status not in RELAYED:
             answer.release()
             problem = f"upstream {self._upstream.name!r} answered with the status {answer.status}"
             raise Refusal(502, f"{problem}, which is no answer to a request")
-        self._gateway.metrics.observe("lamina_request_seconds", monotonic() - began, part="first_byte")
+        self._relay.metrics.observe("lamina_request_seconds", monotonic() - began, part="first_byte")
         self._answer = answer
         return answer
 
@@ -113,9 +116,9 @@ class UpstreamAnswer:
     def _log_unanswered(self, status: int) -> None:
         """Log that a request has no answer to account for."""
         if self.sent_id:
-            self._gateway.journal.write("unanswered", id=self.sent_id, status=status)
+            self._relay.journal.write("unanswered", id=self.sent_id, status=status)
 
-    async def _ask_twice_at_most(self) -> UpstreamReply:
+    async def _ask_twice_at_most(self) -> Reply:
         """Ask, and once more if what went wrong may be over in a moment.
 
         A second answer or error is passed on, whatever it is.
@@ -137,8 +140,8 @@ class UpstreamAnswer:
                 return answer
             answer.release()
         await asyncio.sleep(pause)
-        self._gateway.journal.write("retried", upstream=self._upstream.name, status=status)
-        self._gateway.metrics.add("lamina_retries_total", upstream=self._upstream.name)
+        self._relay.journal.write("retried", upstream=self._upstream.name, status=status)
+        self._relay.metrics.add("lamina_retries_total", upstream=self._upstream.name)
         self._is_again = True
         return await self._ask()
 
@@ -146,9 +149,9 @@ class UpstreamAnswer:
         """Whether the client has got nothing, the body may be sent again, and it can be so soon enough."""
         if self._writer.started or (self._is_sent_once and was_sent):
             return False
-        return monotonic() - began + pause <= self._gateway.settings.retry_seconds
+        return monotonic() - began + pause <= self._relay.settings.retry_seconds
 
-    async def _ask(self) -> UpstreamReply:
+    async def _ask(self) -> Reply:
         name = self._upstream.name
         try:
             if self._keeps_alive:
@@ -166,15 +169,15 @@ class UpstreamAnswer:
         except OSError as error:
             raise BrokenOff(f"upstream {name!r} failed: {type(error).__name__}") from None
 
-    async def _send(self) -> UpstreamReply:
+    async def _send(self) -> Reply:
         origin = read_origin(self._upstream.settings.url)
         request = self._request
-        return await self._gateway.connections.ask(
+        return await self._relay.connections.ask(
             request.method, origin, request.target, self._headers, self._body, is_again=self._is_again
         )
 
-    async def _ask_in_time(self) -> UpstreamReply:
-        deadline = asyncio.timeout(self._gateway.settings.first_byte_seconds)
+    async def _ask_in_time(self) -> Reply:
+        deadline = asyncio.timeout(self._relay.settings.first_byte_seconds)
         try:
             async with deadline:
                 return await self._send()
@@ -183,7 +186,7 @@ class UpstreamAnswer:
                 raise self._too_late() from None
             raise
 
-    async def _ask_with_comments(self) -> UpstreamReply:
+    async def _ask_with_comments(self) -> Reply:
         """Wait for the upstream's headers, with signs of life for a client that expects events."""
         asking = asyncio.ensure_future(self._send())
         try:
@@ -194,10 +197,10 @@ class UpstreamAnswer:
             raise
         return asking.result()
 
-    async def _comment_until_answered(self, asking: asyncio.Future[UpstreamReply]) -> None:
+    async def _comment_until_answered(self, asking: asyncio.Future[Reply]) -> None:
         began = monotonic()
         while not asking.done():
-            left = self._gateway.settings.first_byte_seconds - (monotonic() - began)
+            left = self._relay.settings.first_byte_seconds - (monotonic() - began)
             if left <= 0:
                 raise self._too_late()
             done, _ = await asyncio.wait({asking}, timeout=min(left, limits.KEEP_ALIVE_SECONDS))
@@ -214,7 +217,7 @@ class UpstreamAnswer:
         await self._writer.comment()
 
 
-def _close_unread(asking: asyncio.Future[UpstreamReply]) -> None:
+def _close_unread(asking: asyncio.Future[Reply]) -> None:
     """Close an answer that came in the moment in which the client left: nobody else has it."""
     if not asking.cancelled() and asking.exception() is None:
         asking.result().release()
@@ -226,7 +229,7 @@ class DroppedConnection(BrokenOff):
     had_left = False
 
 
-def _read_pause(answer: UpstreamReply) -> float:
+def _read_pause(answer: Reply) -> float:
     """The seconds that an upstream asks to wait. A date, or anything else that is no number, says nothing."""
     words = answer.headers.get("retry-after", "")
     if is_digits(words):
@@ -234,21 +237,21 @@ def _read_pause(answer: UpstreamReply) -> float:
     return PAUSE_SECONDS
 
 
-async def read_overflow_body(answer: UpstreamReply) -> bytes | None:
+async def read_overflow_body(answer: Reply) -> bytes | None:
     """The body of an error that may say that the request was too long; None for every other answer."""
     if answer.status not in OVERFLOW_STATUS:
         return None
     return await _read_error(answer, ERROR_SECONDS)
 
 
-async def read_late_error(answer: UpstreamReply) -> Refusal:
+async def read_late_error(answer: Reply) -> Refusal:
     """An error of the upstream, for a client whose stream has begun already."""
     body = await _read_error(answer, limits.IDLE_SECONDS)
     text = unpack_error(body, answer)
     return Refusal(answer.status, text[:ERROR_CHARACTERS] or f"the upstream answered {answer.status}")
 
 
-async def _read_error(answer: UpstreamReply, seconds: float) -> bytes:
+async def _read_error(answer: Reply, seconds: float) -> bytes:
     """The body of an error, as far as it comes in time."""
     pieces: list[bytes] = []
     size = 0
@@ -260,11 +263,19 @@ async def _read_error(answer: UpstreamReply, seconds: float) -> bytes:
     return b"".join(pieces)
 
 
-def unpack_error(body: bytes, answer: UpstreamReply) -> str:
-    """The text of an error, "" if it cannot be read."""
+def unpack_error(body: bytes, answer: Reply) -> str:
+    """The text of an error, as far as it is read; "" if it cannot be."""
+    unpacker = make_unpacker(answer.headers.get("content-encoding", ""))
+    if unpacker is None:
+        return ""
+    unpacked = bytearray()
     try:
-        unpacked = unpack(body, answer.headers.get("content-encoding", ""), ERROR_BYTES)
-    except Refusal:
+        # In steps: a small packed body may unpack to gigabytes.
+        for start in range(0, len(body), _STEP):
+            unpacked += unpacker(body[start : start + _STEP])
+            if len(unpacked) > ERROR_BYTES:
+                break
+    except UNPACK_ERRORS:
         return ""
     return unpacked.decode("utf-8", "replace")
 

@@ -7,11 +7,11 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from lamina.dialects.anthropic.server import BETAS, merge_betas
-from lamina.gateway.config import GatewaySettings, UpstreamSettings
-from lamina.gateway.profiles import PROFILES, Profile
-from lamina.gateway.refusals import Refusal
-from lamina.gateway.routes import is_below
-from lamina.gateway.security import KEY_HEADERS, Headers
+from lamina.relay.config import GatewaySettings, UpstreamSettings
+from lamina.relay.profiles import PROFILES, Profile
+from lamina.relay.refusals import Refusal
+from lamina.relay.routes import is_below
+from lamina.relay.security import KEY_HEADERS, Headers
 
 HOP_BY_HOP = frozenset(
     (

@@ -24,7 +24,7 @@ import msgspec
 
 from lamina.core.text.characters import escape_json
 from lamina.errors import LaminaError
-from lamina.gateway.config import GatewaySettings
+from lamina.relay.config import GatewaySettings
 from lamina.settings import data_folder, load_settings
 from lamina.stores.address import KEY_VARIABLE
 

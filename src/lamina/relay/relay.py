@@ -1,0 +1,84 @@
+"""What all calls of one relay share, and how its parts are put together.
+
+policies ──▶ fitter ──▶ sent_calls     what to send, and what follows
+index ──▶ saver                        what is remembered between two requests
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from lamina.relay.config import GatewaySettings
+from lamina.relay.conversation_index import ConversationIndex
+from lamina.relay.fit import Fitter
+from lamina.relay.fit_call import CallFitter
+from lamina.relay.journal import Journal
+from lamina.relay.misses import MissReporter
+from lamina.relay.observers import Metrics
+from lamina.relay.policies import RequestPolicies, ServedWindows
+from lamina.relay.saving import ConversationSaver
+from lamina.relay.sent_calls import SentCalls
+from lamina.relay.store_access import GatewayStore
+from lamina.relay.turn_memory import TurnMemory
+from lamina.relay.upstream_port import Connections
+from lamina.relay.upstreams import Upstreams
+from lamina.telemetry import Telemetry
+
+
+class Relay:
+    """The parts of one relay. It knows no socket and no SDK."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        *,
+        connections: Connections,
+        store: GatewayStore,
+        metrics: Metrics,
+        journal: Journal,
+        environment: Mapping[str, str],
+        telemetry: Telemetry,
+    ) -> None:
+        self.settings = settings
+        self.connections = connections
+        self.metrics = metrics
+        self.journal = journal
+        self.environment = environment
+        self.telemetry = telemetry
+        self.upstreams = Upstreams(settings)
+        self.misses = MissReporter(metrics, journal, telemetry)
+
+        keep = settings.policy.keep
+        index = ConversationIndex(store, shared=settings.shares_store, keep=keep)
+        self.saver = ConversationSaver(store, index, metrics)
+        self.policies = RequestPolicies(ServedWindows(environment))
+        call_fitter = CallFitter(
+            settings=settings,
+            policies=self.policies,
+            store=store,
+            index=index,
+            saver=self.saver,
+            metrics=metrics,
+            journal=journal,
+        )
+        self.fitter = Fitter(call_fitter)
+        self.sent_calls = SentCalls(call_fitter)
+        self._memories: dict[str, TurnMemory] = {}
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def memory(self, workspace: str) -> TurnMemory:
+        """The decoded messages of a workspace. How fast one is decoded tells nothing about another's."""
+        if workspace not in self._memories:
+            self._memories[workspace] = TurnMemory()
+        return self._memories[workspace]
+
+    def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Finish something that must not end with the client's connection."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finish_all(self) -> None:
+        await asyncio.gather(*self._tasks, return_exceptions=True)
