@@ -21,8 +21,9 @@ import anyio
 
 from lamina import Budget, Policy
 from lamina.agent import Action, Agent, ToolRunEvent, TurnEvent, open_for, scratchpad
-from lamina.clients import CallEvent, Client, ScriptedAnswer, ScriptedClient, TextEvent, openai_chat
+from lamina.clients import CallEvent, Client, TextEvent, openai_chat
 from lamina.core import ToolCall
+from lamina.testing import ScriptedAnswer, ScriptedClient
 
 SAMPLE = "# Limits\n\nAt most 20 requests a minute.\n"
 PROMPT = "Our limit is 30 requests a minute now. Please correct the file."

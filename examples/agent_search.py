@@ -19,9 +19,9 @@ from anyio import to_thread
 
 from lamina import Segment
 from lamina.agent import Agent, open_for
-from lamina.clients import ScriptedClient
 from lamina.segments import excerpt
 from lamina.stores import MemoryStore
+from lamina.testing import ScriptedClient
 
 PROMPT = "How many requests may I send?"
 ANSWER = "20 a minute [[limits.md]]."

@@ -21,10 +21,11 @@ import anyio
 
 from lamina import Budget, Policy
 from lamina.agent import Agent, ToolRunEvent, TurnEvent, approve_always, open_for
-from lamina.clients import CallEvent, Client, ScriptedAnswer, ScriptedClient, TextEvent, openai_chat
+from lamina.clients import CallEvent, Client, TextEvent, openai_chat
 from lamina.core import HIGH, LOW, Cap, Layout
 from lamina.dialects import PlainHead
 from lamina.sessions import Session, SetupOptions
+from lamina.testing import ScriptedAnswer, ScriptedClient
 
 SAMPLE = {
     "limits.md": "# Limits\n\nAt most 20 requests a minute.\n",

@@ -22,7 +22,7 @@ import anyio
 
 from lamina import Budget, Policy
 from lamina.agent import Agent
-from lamina.clients import Client, ScriptedClient, openai_chat
+from lamina.clients import Client, openai_chat
 from lamina.context.clock import clock
 from lamina.context.last_n import last_n
 from lamina.context.search import chunks_of, open_index, search
@@ -30,6 +30,7 @@ from lamina.segments import assistant, user
 from lamina.sessions import PlainHead, Session, SetupOptions, Source, Store
 from lamina.stores import open_store
 from lamina.stores.sealed import from_file, init_file
+from lamina.testing import ScriptedClient
 
 SYSTEM = "You are Elara, the voice of this house. Answer in one sentence."
 MANUAL = "# Heating\n\nThe boiler is lit at 6 and put out at 22.\n\n# Lamps\n\nThe porch has twelve lamps.\n"

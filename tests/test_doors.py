@@ -46,7 +46,6 @@ NOT_FROM_OUTSIDE = {
     "gateway/request_bodies.py:_find_values": "one string, which has no depth",
     "gateway/supervised.py:main": "settings that the supervisor wrote",
     "gateway/server.py:create_worker_app": "settings that the first process wrote for its workers",
-    "clients/scripted.py": "a double for tests, which reads what the test wrote",
     "models/facts.py:listed_models": "a file of lamina's own",
     "diagnose/text_changes.py:_encode_in_order": "bytes that lamina has just written from a value",
     "diagnose/compared.py:_read_text": "bytes that lamina has just written from a value it could walk",

@@ -14,6 +14,7 @@ LAST_LINES = {
     "agent.py": "end after 4 steps; 3 calls",
     "agent_search.py": "source: limits.md, line 3",
     "fit_request.py": "step 11: ",
+    "gemini_cache.py": "calls: create, generate, generate, delete",
     "layered_notes.py": "    prompt   full  Explain the auth flow.",
     "lifecycle.py": " of 15,800 tokens",
     "orchestration.py": "Twelve.",

@@ -28,7 +28,7 @@ from lamina.agent import (
 )
 from lamina.agent.actions import add_question
 from lamina.agent.scratchpad import LARGEST
-from lamina.clients import ScriptedAnswer, ScriptedClient, UsageEvent
+from lamina.clients import UsageEvent
 from lamina.context.search import chunks_of, open_index
 from lamina.core import KINDS, Kind, Text, ToolCall
 from lamina.core.values import Layer, Role, Segment
@@ -37,6 +37,7 @@ from lamina.segments import excerpt, file, note
 from lamina.sessions import Session
 from lamina.stores import MemoryStore
 from lamina.summaries import Condense, Question
+from lamina.testing import ScriptedAnswer, ScriptedClient
 from tests.agent.test_loop import SPOKEN
 from tests.agent.working import USED, calls, opened, reading, result_text, results
 from tests.sessions.talking import awaited

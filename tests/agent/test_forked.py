@@ -12,13 +12,14 @@ import pytest
 from lamina import diff
 from lamina.agent import Action, Agent, delegate_forked, fork_tasks
 from lamina.caches import rules_for, simulator
-from lamina.clients import ScriptedAnswer, ScriptedClient, client_for
+from lamina.clients import client_for
 from lamina.diagnose.compared import weigh_request
 from lamina.dialects import DIALECTS, PlainHead, Usage
 from lamina.errors import BadInput
 from lamina.sessions import Recorded, Session
 from lamina.sessions.answers import FORKED_TASK
 from lamina.stores import MemoryStore
+from lamina.testing import ScriptedAnswer, ScriptedClient
 from lamina.testing.model_server import COUNTER, MODEL, run_model_server
 from tests.agent.test_loop import SPOKEN
 from tests.agent.working import SCHEMA, USED, calls, opened, reading, results

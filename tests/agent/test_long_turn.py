@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from lamina.agent import Action, Agent, TurnLimits
-from lamina.clients import CallEvent, ScriptedAnswer, ScriptedClient
+from lamina.clients import CallEvent
 from lamina.core.values import Budget, Layer
 from lamina.dialects import DIALECTS, Tool
 from lamina.models.counters import counter_for
 from lamina.sessions import Session
+from lamina.testing import ScriptedAnswer, ScriptedClient
 from tests.agent.working import SCHEMA, opened
 from tests.sessions.talking import awaited
 

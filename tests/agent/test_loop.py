@@ -11,15 +11,7 @@ import pytest
 
 from lamina.agent import Action, Agent, ToolRunEvent, TurnCost, TurnEvent, TurnLimits, approve_always
 from lamina.agent.loop import INTERRUPTED
-from lamina.clients import (
-    Reply,
-    RequestRefused,
-    ScriptedAnswer,
-    ScriptedClient,
-    TextEvent,
-    Unreachable,
-    UsageEvent,
-)
+from lamina.clients import Reply, RequestRefused, TextEvent, Unreachable, UsageEvent
 from lamina.clients.openai import CHAT_FORMAT
 from lamina.conversations.costs import price_usage
 from lamina.core.values import Budget, Layer, Role
@@ -28,6 +20,7 @@ from lamina.errors import BadInput
 from lamina.models import model
 from lamina.sessions import Recorded, Session
 from lamina.stores import MemoryStore
+from lamina.testing import ScriptedAnswer, ScriptedClient
 from tests.agent.working import SCHEMA, calls, opened, reading, result_text, results
 from tests.sessions.talking import answer, awaited
 

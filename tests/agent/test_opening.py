@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from lamina.agent import EXPLORER, Agent, open_for
-from lamina.clients import ScriptedClient
 from lamina.core import text_of
 from lamina.sessions import Persona, Session
 from lamina.settings import Settings
 from lamina.stores import MemoryStore, Store
+from lamina.testing import ScriptedClient
 from tests.sessions.talking import awaited, group_options
 
 

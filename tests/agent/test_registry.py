@@ -8,11 +8,11 @@ import pytest
 
 from lamina.agent import Action, Agent, TurnLimits, load_agents, open_for
 from lamina.agent.profiles import split_plans
-from lamina.clients import ScriptedClient
 from lamina.dialects import Tool
 from lamina.errors import BadInput
 from lamina.settings import Settings
 from lamina.stores import MemoryStore
+from lamina.testing import ScriptedClient
 from tests.sessions.talking import awaited
 
 FILE = """

@@ -7,13 +7,14 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from lamina.agent import Action, Agent, open_for
-from lamina.clients import CallEvent, ScriptedAnswer, UsageEvent
+from lamina.clients import CallEvent, UsageEvent
 from lamina.core import ToolResult, text_of
 from lamina.core.values import Budget, Segment
 from lamina.dialects import Tool
 from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores import MemoryStore
+from lamina.testing import ScriptedAnswer
 from lamina.testing.conformance import MODELS
 from tests.sessions.talking import group_options
 

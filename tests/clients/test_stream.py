@@ -23,8 +23,6 @@ from lamina.clients import (
     Denied,
     Event,
     RequestRefused,
-    ScriptedAnswer,
-    ScriptedClient,
     StopEvent,
     TextEvent,
     ThinkingEvent,
@@ -46,6 +44,7 @@ from lamina.clients.openai import CHAT_FORMAT, RESPONSES_FORMAT
 from lamina.core import ToolCall
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, LaminaError
+from lamina.testing import ScriptedAnswer, ScriptedClient
 from lamina.testing.model_server import MODEL, ModelServer, run_model_server
 from tests.sessions.talking import awaited
 from tests.talking import refusing
@@ -401,7 +400,7 @@ def test_a_sync_client_and_an_unknown_dialect_are_refused() -> None:
 
 def test_no_sdk_is_imported_before_it_is_used() -> None:
     code = (
-        "import sys, lamina.agent, lamina.clients.known, lamina.clients.scripted as s\n"
+        "import sys, lamina.agent, lamina.clients.known, lamina.testing._scripted as s\n"
         "from lamina.clients.known import client_for\n"
         "for name in 'openai_chat openai_responses anthropic gemini ollama'.split(): client_for(name)\n"
         "sdks = 'openai anthropic google.genai ollama httpx'.split()\n"

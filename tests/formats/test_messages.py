@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from examples.importers.messages import read_messages
 from lamina.errors import BadInput
-from lamina.formats.messages import read_messages
 
 
 @pytest.mark.parametrize("part", [5, None, "text", {"type": "text"}, {"type": "audio", "data": "…"}])

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from examples.importers.checkpoint import oldest_first
 from lamina import Budget, Entry, Envelope, Form, Ledger, Options, RequestHead, Segment, build, segments
 from lamina.core import RFC, Part, Repairs, Text, ToolResult, Wording, text_of
 from lamina.core.build import EMPTY_LEDGER
-from lamina.formats.checkpoint import oldest_first
 
 TRIMMED = "[trimmed]"
 

@@ -14,11 +14,12 @@ import pytest
 from examples import lifecycle
 from lamina import Form, Layer, Segment, Session
 from lamina.agent import EXPLORER, approve_always
-from lamina.clients import CallEvent, ScriptedAnswer, ScriptedClient, TextEvent
+from lamina.clients import CallEvent, TextEvent
 from lamina.core import Cap, Layout, ToolCall, ToolResult, text_of
 from lamina.formats.markdown.page import format_front_matter, split_front_matter
 from lamina.segments import file
 from lamina.stores import MemoryStore
+from lamina.testing import ScriptedAnswer, ScriptedClient
 from tests.sessions.talking import awaited, list_texts, opened, wire
 
 LIMITS = "# Limits\n\nAt most 20 requests a minute.\n"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples.importers.tagged_context import read_context
 from lamina import Budget, Form, Layer, Options, Segment, build
 from lamina.core import CHARS4, Layout, text_of
 from lamina.core.text.clipping import shorten
@@ -13,7 +14,6 @@ from lamina.core.text.outline import MOST, outline_markdown
 from lamina.core.text.tags import escape_attribute
 from lamina.core.values import Digest
 from lamina.core.wording import PLAIN
-from lamina.formats.tagged_context import read_context
 from lamina.segments import assistant, note, pdf, segment, selected_text, url, user, video
 
 HOISTED = Options(layout=Layout(library="hoisted"))

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples.importers.tagged_context import TAGS, find_blocks, read_context, unescape
 from lamina import Segment
 from lamina.core import KINDS, text_of
 from lamina.core.kinds import recoverable
-from lamina.formats.tagged_context import TAGS, find_blocks, read_context, unescape
 
 
 def note_block(path: str, text: str, *, tag: str = "note_context") -> str:

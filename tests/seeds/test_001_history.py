@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from examples.importers.messages import plain_text, read_messages, write_messages
 from lamina import Form, Layer, Role, Segment, build
 from lamina.core import CHARS4, Image, Raw, Text, text_of
 from lamina.core.values import Digest
 from lamina.core.wording import PLAIN
-from lamina.formats.messages import plain_text, read_messages, write_messages
 from lamina.segments import assistant, call, excerpt, result, user
 
 SPOKEN = (Role.USER, Role.ASSISTANT)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples.importers.tagged_context import read_context
 from lamina import Budget, BudgetExceeded, Envelope, Form, Layer, Ledger, Options, Segment, build, recall
 from lamina.core import CHARS4, Filter, Layout, audit, text_of
 from lamina.core.laws import Case
 from lamina.core.library import LIBRARY_TITLE
 from lamina.core.wording import name_of
 from lamina.dialects import DIALECTS
-from lamina.formats.tagged_context import read_context
 from lamina.segments import assistant, note, project, segment, selected_text, system, url, user
 
 HOISTED = Options(layout=Layout(library="hoisted"))

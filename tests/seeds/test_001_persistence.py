@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from examples.importers.tagged_context import unwrap_tag
 from lamina import Segment
 from lamina.core import text_of
 from lamina.formats.markdown import (
@@ -25,7 +26,6 @@ from lamina.formats.markdown import (
 )
 from lamina.formats.markdown.lines import format_messages, mentions
 from lamina.formats.markdown.page import list_messages
-from lamina.formats.tagged_context import unwrap_tag
 from lamina.segments import assistant, note, url, user, web_tab
 
 EPOCH = 1_729_873_880_000

@@ -12,7 +12,6 @@ import pytest
 
 from examples.orchestration import ANSWERS, HALL, UTTERANCES, Orchestrator, context, house, kitchen
 from lamina import Segment, Session, build
-from lamina.clients import ScriptedAnswer, ScriptedClient
 from lamina.context.clock import clock
 from lamina.context.gather import gather
 from lamina.context.last_n import last_n
@@ -21,6 +20,7 @@ from lamina.dialects import DIALECTS
 from lamina.segments import assistant, system, user
 from lamina.settings import Settings
 from lamina.stores import MemoryStore
+from lamina.testing import ScriptedAnswer, ScriptedClient
 from tests.sessions.talking import awaited, list_texts, opened
 
 NOW = datetime(2026, 1, 2, 9, 5, tzinfo=UTC)

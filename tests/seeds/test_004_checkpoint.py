@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from lamina import BadInput, BudgetExceeded, Ledger, Options, Segment, build
-from lamina.core import RFC
-from lamina.formats.checkpoint import (
+from examples.importers.checkpoint import (
     FORMAT,
     INDEX,
     MIRROR,
@@ -24,7 +22,9 @@ from lamina.formats.checkpoint import (
     with_index,
     write,
 )
-from lamina.formats.messages import read_messages, write_messages
+from examples.importers.messages import read_messages, write_messages
+from lamina import BadInput, BudgetExceeded, Ledger, Options, Segment, build
+from lamina.core import RFC
 from lamina.segments import assistant, user
 from tests.seeds import rfc
 from tests.seeds.rfc import agent_turns, before, bodies, smallest, trim, trimmed, turns, untrimmed

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import Budget, Policy, Session
-from lamina.clients import ScriptedClient
 from lamina.conversations.store import (
     ConversationState,
     conversation_place,
@@ -25,6 +24,7 @@ from lamina.sessions.session import EMPTY_ANSWER
 from lamina.stores import MemoryStore, StoredHead, Where, open_store
 from lamina.stores.checked import NewGroup
 from lamina.stores.port import RECORDED
+from lamina.testing import ScriptedClient
 from tests.sessions.talking import awaited, opened
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from examples.importers.tagged_context import read_context
 from lamina.core import Layout, text_of
 from lamina.core.values import Budget, Layer
 from lamina.dialects import PlainHead, Tool
-from lamina.formats.tagged_context import read_context
 from lamina.segments import memory, note
 from lamina.sessions import LastN, TurnReport
 from lamina.stores import MemoryStore, Where

@@ -18,16 +18,12 @@ if TYPE_CHECKING:
     )
     from lamina.clients.failures import Busy, CallFailed, Denied, RequestRefused, Unreachable
     from lamina.clients.gemini import gemini_content
-    from lamina.clients.gemini_caches import AsyncCachedHead, CachedHead, with_cached
     from lamina.clients.known import client_for
     from lamina.clients.ollama import ollama_chat
     from lamina.clients.openai import openai_chat, openai_responses
-    from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 
 __all__ = [
-    "AsyncCachedHead",
     "Busy",
-    "CachedHead",
     "CallEvent",
     "CallFailed",
     "Client",
@@ -35,8 +31,6 @@ __all__ = [
     "Event",
     "Reply",
     "RequestRefused",
-    "ScriptedAnswer",
-    "ScriptedClient",
     "StopEvent",
     "TextEvent",
     "ThinkingEvent",
@@ -48,7 +42,6 @@ __all__ = [
     "ollama_chat",
     "openai_chat",
     "openai_responses",
-    "with_cached",
 ]
 
 if not TYPE_CHECKING:
@@ -61,10 +54,8 @@ if not TYPE_CHECKING:
             ),
             "lamina.clients.failures": "Busy CallFailed Denied RequestRefused Unreachable",
             "lamina.clients.gemini": "gemini_content",
-            "lamina.clients.gemini_caches": "AsyncCachedHead CachedHead with_cached",
             "lamina.clients.known": "client_for",
             "lamina.clients.ollama": "ollama_chat",
             "lamina.clients.openai": "openai_chat openai_responses",
-            "lamina.clients.scripted": "ScriptedAnswer ScriptedClient",
         },
     )

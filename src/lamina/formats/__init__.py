@@ -1,1 +1,1 @@
-"""Conversations as files: lamina's own JSON, Markdown pages, plain messages, and files of other systems."""
+"""Conversations as files: lamina's own JSON, Markdown pages, and files of other systems."""

@@ -22,7 +22,7 @@ from lamina.core.values import Cut, Digest, Form, Layer
 from lamina.diagnose.compared import weigh_request
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
-from lamina.formats.tagged_context import failed_tags
+from lamina.dialects.json_values import list_or_empty
 from lamina.sessions.request_builder import BuiltRequest, Timer
 
 
@@ -33,7 +33,8 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     `segments` counts what is sent in each layer. `referenced` and `lowered` are shares of all segments: those
     of which equal content stands above or in the library, and those in any other lower form. `left_out`
     counts attachments that were not found or belong to another workspace.
-    `unparsed` counts, by tag, what an importer of foreign prompts could not parse.
+    `unparsed` counts, by tag, what an importer of foreign prompts could not parse: the tags that it lists in
+    `meta["failures"]` of a segment.
     """
 
     seconds: dict[str, float]
@@ -138,7 +139,7 @@ def _measure(envelope: Envelope, *, seconds: dict[str, float], left_out: int) ->
     lowered = 0
     unparsed = Tally[str]()
     for entry in envelope.entries:
-        unparsed.update(failed_tags(entry.segment))
+        unparsed.update(map(str, list_or_empty(entry.segment.meta.get("failures"))))
         if entry.form is Form.FULL:
             continue
         line = lines.get(entry.ref)

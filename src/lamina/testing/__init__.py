@@ -1,13 +1,15 @@
-"""Suites for dialects and stores of your own, as lamina's own are tested: the extra `testing`.
+"""Suites for dialects and stores of your own, and a client that answers from a script.
 
 lamina.testing.dialect(DIALECT)      the conformance suite for a wire format
 lamina.testing.store(open_store)     the conformance suite for a store
+lamina.testing.ScriptedClient(script)  a client without a model, for your own tests and examples
 lamina.testing.context               the conformance suite for whatever fits a conversation into a window
 lamina.testing.strategies            Hypothesis strategies for hostile logs; needs hypothesis
 lamina.testing.laws                  the laws over such logs, for any build; needs hypothesis
 lamina.testing.model_server          a real llama.cpp server in this process; needs xllamacpp, gguf, numpy
 
-The three suites need nothing besides lamina and any test runner.
+The three suites and the client need nothing besides lamina and any test runner. The rest is the extra
+`testing`.
 """
 
 from typing import TYPE_CHECKING
@@ -15,12 +17,15 @@ from typing import TYPE_CHECKING
 from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
+    from lamina.testing._scripted import ScriptedAnswer, ScriptedClient
     from lamina.testing.cases import Conformance
     from lamina.testing.conformance import dialect
     from lamina.testing.stores import store
 
 __all__ = [
     "Conformance",
+    "ScriptedAnswer",
+    "ScriptedClient",
     "dialect",
     "store",
 ]
@@ -31,6 +36,7 @@ if not TYPE_CHECKING:
         {
             "lamina.testing.cases": "Conformance",
             "lamina.testing.conformance": "dialect",
+            "lamina.testing._scripted": "ScriptedAnswer ScriptedClient",
             "lamina.testing.stores": "store",
         },
     )

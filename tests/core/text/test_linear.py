@@ -15,6 +15,7 @@ from itertools import count
 
 import pytest
 
+from examples.importers.tagged_context import find_blocks, unescape
 from lamina import Role, Segment
 from lamina.core import KINDS, Text, ToolCall, ToolResult
 from lamina.core.digests import write_digest
@@ -43,7 +44,6 @@ from lamina.core.values import Ref
 from lamina.core.wording import guard, unguard
 from lamina.dialects.ollama.fields import is_base64
 from lamina.dialects.text.layout import TextTurn, join_turns, split_turns
-from lamina.formats.tagged_context import find_blocks, unescape
 
 SIZE = 6_000
 GROWTH = 6  # between 4, which is linear, and 16, which is quadratic

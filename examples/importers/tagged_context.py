@@ -17,28 +17,28 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.core.hashing import digest
-from lamina.core.text.characters import WHITE_SPACE, is_blank
-from lamina.core.values import Role, Segment, Text
+from lamina import Role, Segment
+from lamina.core import Text
 
-__all__ = ["ParsedContext", "Tag", "TagFailure", "failed_tags", "read_context"]
+__all__ = ["ParsedContext", "Tag", "TagFailure", "read_context"]
 
 # In each pattern, what follows a repetition has no character in common with it. So a pattern that does not
 # match fails at once, and none takes quadratic time.
-_GAP = f"[{WHITE_SPACE}]*"
+_GAP = r"\s*"
 # ` path="a.py"` and ` path = 'a.py'`. An attribute begins where white space does, so that nothing is tried
 # again from the middle of a long run of spaces.
 _ATTRIBUTE = re.compile(
-    rf"(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+([A-Za-z0-9_:-]+){_GAP}={_GAP}"
+    rf"(?<!\s)\s+([A-Za-z0-9_:-]+){_GAP}={_GAP}"
     r"""(?:"([^"]*)"|'([^']*)')"""
 )
 _ELEMENT = re.compile(rf"{_GAP}<([A-Za-z0-9_-]+)>([^<]*)</\1>")  # `<title>Notes</title>`
 _CONTENT = re.compile(rf"{_GAP}<content>\n?")
-_ANY_OPENING = re.compile(rf"<([A-Za-z][A-Za-z0-9_-]*)(?=[{WHITE_SPACE}>])")
+_ANY_OPENING = re.compile(r"<([A-Za-z][A-Za-z0-9_-]*)(?=[\s>])")
 _ANY_CLOSING = re.compile(r"</([A-Za-z][A-Za-z0-9_-]*)>")
 _ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7}));")  # `&amp;` and `&#39;`
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
@@ -89,7 +89,7 @@ _NAME_ATTRS = {"note": "path", "file": "path", "url": "url", "video": "url", "pd
 UNKNOWN = "unknown tag"
 UNCLOSED = "never closes"
 FAILURES = "failures"
-"""In the meta of unparsed text: the tags in it that could not be parsed."""
+"""In the meta of unparsed text: the tags in it that could not be parsed. A session's report counts them."""
 
 
 class TagFailure(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,12 +136,8 @@ def read_context(text: str, *, tags: Mapping[str, Tag] = TAGS) -> ParsedContext:
     return ParsedContext(segments=tuple(segments), unparsed=tuple(unparsed), failures=tuple(failures))
 
 
-def failed_tags(segment: Segment) -> tuple[str, ...]:
-    """The tags that could not be parsed in a segment that `read_context` returned."""
-    tags = segment.meta.get(FAILURES)
-    if not isinstance(tags, list | tuple):
-        return ()
-    return tuple(map(str, tags))
+def digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class _LineCounter:
@@ -176,7 +172,7 @@ def _find_failures(
     text_hash = digest(piece)
     failures: list[TagFailure] = []
     for at, tag, why in sorted(reasons):
-        sample = digest((tag, text_hash))[:16]
+        sample = digest(f"{tag} {text_hash}")[:16]
         failures.append(TagFailure(tag=tag, why=why, line=line_counter.line_of(at), sample=sample))
     return failures
 
@@ -220,7 +216,7 @@ def _unparsed_segment(text: str, failures: Sequence[TagFailure]) -> Segment:
     return Segment(
         role=Role.USER,
         kind=_OTHER,
-        parts=(Text(text.strip(WHITE_SPACE)),),
+        parts=(Text(text.strip()),),
         key=f"unparsed:{digest(text)[:16]}",
         attrs={"name": "unparsed"},
         meta=meta,
@@ -264,7 +260,7 @@ def find_blocks(text: str, tags: Sequence[str]) -> TaggedBlocks:
 
     def add_between(start: int, end: int) -> None:
         piece = text[start:end]
-        if not is_blank(piece):
+        if piece.strip():
             between.append(piece)
             places.append(start)
 
@@ -341,7 +337,7 @@ def _find_openings(text: str, tags: Sequence[str]) -> Iterator[re.Match[str]]:
     names = "|".join(re.escape(tag) for tag in longest_first)
     if not names:
         return iter(())
-    return re.finditer(rf"<({names})(?=[{WHITE_SPACE}>])([^<>]*)>", text)
+    return re.finditer(rf"<({names})(?=[\s>])([^<>]*)>", text)
 
 
 class _Closings:

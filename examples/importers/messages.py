@@ -16,10 +16,8 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.values import Image, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
-from lamina.core.wording import text_of
-from lamina.dialects.json_values import list_or_empty, mapping_or_empty
-from lamina.errors import BadInput
+from lamina import BadInput, Role, Segment
+from lamina.core import Image, Part, Raw, Text, ToolCall, ToolResult, text_of
 
 __all__ = ["ReadMessages", "read_messages", "write_messages"]
 
@@ -55,7 +53,7 @@ def read_messages(messages: Iterable[Any], *, roles: Iterable[Role] = tuple(Role
     log: list[Segment] = []
     skipped: list[int] = []
     for position, message in enumerate(messages):
-        fields = mapping_or_empty(message)
+        fields = message if isinstance(message, Mapping) else {}
         role = _read_role(fields)
         content = next((fields[field] for field in _CONTENT_FIELDS if field in fields), None)
         if role in accepted_roles and isinstance(content, str | list):
@@ -88,7 +86,7 @@ def plain_text(content: Any) -> str:
         return content
     texts: list[str] = []
     text_without_words = ""
-    for part in list_or_empty(content):
+    for part in content if isinstance(content, list) else ():
         match part:
             case {"type": "text", "text": text} if text:
                 texts.append(str(text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -12,8 +11,7 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from lamina.clients import AsyncCachedHead, CachedHead, with_cached
-from lamina.errors import BadInput
+from examples.gemini_cache import CachedHead
 from tests.servers.serving import serve_http
 
 MODEL = "gemini-3.8-flash"
@@ -113,7 +111,7 @@ def client(gemini: Gemini) -> Any:
 
 
 def head(gemini: Gemini, clock: Clock, **more: Any) -> CachedHead:
-    return CachedHead(client(gemini), model=MODEL, system=HANDBOOK, clock=clock, **more)
+    return CachedHead(client(gemini), model=MODEL, system_instruction=HANDBOOK, clock=clock, **more)
 
 
 def test_a_cache_is_made_once_and_used_by_every_request(gemini: Gemini) -> None:
@@ -188,53 +186,3 @@ def test_deleting_what_is_gone_is_no_error_and_nothing_is_deleted_twice(gemini: 
     cached.delete()
     cached.delete()
     assert [call.split()[0] for call in gemini.asked] == ["POST", "DELETE"]
-
-
-def test_storage_is_told_in_token_hours(gemini: Gemini) -> None:
-    clock = Clock()
-    cached = head(gemini, clock, lifetime=7200)
-    assert cached.token_hours == 0
-    cached.name()
-    clock.now += 1800
-    assert cached.token_hours == pytest.approx(1_000)
-    cached.delete()
-    clock.now += 5000
-    assert cached.token_hours == pytest.approx(1_000)
-    cached.name()
-    clock.now += 100_000
-    assert cached.token_hours == pytest.approx(1_000 + 4_000), "an expired cache costs nothing"
-
-
-def test_the_same_with_an_async_client(gemini: Gemini) -> None:
-    clock = Clock()
-
-    async def talk() -> list[str]:
-        async with AsyncCachedHead(client(gemini), model=MODEL, system=HANDBOOK, clock=clock) as cached:
-            calls = (cached.generate_content(contents=f"What is in {i}?") for i in range(3))
-            answers = [answer.text for answer in await asyncio.gather(*calls)]
-            gemini.caches.clear()
-            answers.append((await cached.generate_content(contents="And now?")).text)
-        return answers
-
-    answers = asyncio.run(talk())
-    assert len(set(answers[:3])) == 1
-    assert answers[3] != answers[0]
-    assert sum(answers.endswith("cachedContents") for answers in gemini.asked) == 2
-    assert gemini.caches == {}
-
-
-def test_what_the_cache_has_may_not_be_said_again() -> None:
-    plain = with_cached(types.GenerateContentConfig(temperature=0.5), "cachedContents/1")
-    assert (plain.temperature, plain.cached_content) == (0.5, "cachedContents/1")
-    assert with_cached(None, "a") == {"cached_content": "a"}
-    configs: tuple[Any, ...] = ({"tools": []}, types.GenerateContentConfig(system_instruction="Be brief."))
-    for config in configs:
-        with pytest.raises(BadInput, match="beside a cache"):
-            with_cached(config, "a")
-
-
-def test_a_head_without_anything_to_cache_is_refused() -> None:
-    with pytest.raises(BadInput, match="empty"):
-        CachedHead(object(), model=MODEL)
-    with pytest.raises(BadInput, match="lifetime"):
-        CachedHead(object(), model=MODEL, system="x", lifetime=0)

@@ -12,36 +12,15 @@ system builds them (`MIRROR`). An index beyond the last message belongs to anoth
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.hashing import digest
-from lamina.core.lowering import lower_entry, make_line
-from lamina.core.options import Options
-from lamina.core.orders import Batch, Move, OrderView
-from lamina.core.repair import Repairs
-from lamina.core.tokens import RFC, Counter, part_cost
-from lamina.core.values import (
-    Cut,
-    Digest,
-    Entry,
-    Form,
-    Image,
-    Ledger,
-    LedgerLine,
-    Ref,
-    Role,
-    Segment,
-    ToolCall,
-)
-from lamina.core.wording import Wording
-from lamina.dialects.json_values import text_or_empty
-from lamina.dialects.origins import group_entries
-from lamina.errors import BadInput
-from lamina.formats.messages import read_messages, write_messages
+from examples.importers.messages import read_messages, write_messages
+from lamina import BadInput, Budget, Entry, Envelope, Form, Ledger, Options, Role, Segment, build
+from lamina.core import RFC, Counter, Image, Move, Order, OrderView, Repairs, ToolCall, Wording
+from lamina.segments import user
 
 __all__ = ["MIRROR", "AgentCheckpoint", "read", "read_state", "trim_index", "with_index", "write"]
 
@@ -49,10 +28,10 @@ VERSION = 1
 FORMAT = "stakai_message_v1"
 INDEX = "trimmed_up_to_message_index"
 MIGRATED = {"migrated_from": "legacy_messages_array"}
-REASON = "trimmed before it was imported"
+LEAST = 1e-9
 
 
-def oldest_first(view: OrderView) -> Iterator[Batch]:
+def oldest_first(view: OrderView) -> Iterator[tuple[Move, ...]]:
     """The trimming RFC's order: old replies and results all at once, then the spared ones by message.
 
     Replies and results before the spared ones go in one batch. If that is not enough, the spared messages
@@ -61,20 +40,25 @@ def oldest_first(view: OrderView) -> Iterator[Batch]:
     first_spared = min(view.spared, default=len(view.entries))
     old: list[Move] = []
     recent_messages: dict[int, list[Move]] = {}
-    message_start = 0
-    for index, entry in enumerate(view.entries):
-        if entry.opens:
-            message_start = index
+    for number, index, entry in _list_entries(view.entries):
         if index in view.untouchable or not _can_be_trimmed(entry):
             continue
         move = Move(index, Form.STUB, "old")
         if index < first_spared:
             old.append(move)
         else:
-            recent_messages.setdefault(message_start, []).append(move)
+            recent_messages.setdefault(number, []).append(move)
     yield tuple(old)
     for moves in recent_messages.values():
         yield tuple(moves)
+
+
+def _list_entries(entries: Iterable[Entry]) -> Iterator[tuple[int, int, Entry]]:
+    """The entries, each with the number of its message, counted from 1, and its place."""
+    number = 0
+    for index, entry in enumerate(entries):
+        number += entry.opens or not number
+        yield number, index, entry
 
 
 def _can_be_trimmed(entry: Entry) -> bool:
@@ -143,9 +127,10 @@ def write(log: Iterable[Segment], *, metadata: Mapping[str, Any] | None = None, 
         raise _bad_checkpoint(f"it cannot be written: {error}") from None
 
 
-def signature(checkpoint: AgentCheckpoint) -> Digest:
+def signature(checkpoint: AgentCheckpoint) -> str:
     """Equal for checkpoints with the same messages and metadata, so that one need not be saved twice."""
-    return digest((write_messages(checkpoint.log), checkpoint.metadata))
+    content = (write_messages(checkpoint.log), checkpoint.metadata)
+    return sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 
 
 def with_index(metadata: Mapping[str, Any] | None, envelope: Envelope) -> dict[str, Any] | None:
@@ -166,16 +151,15 @@ def with_index(metadata: Mapping[str, Any] | None, envelope: Envelope) -> dict[s
 def trim_index(envelope: Envelope) -> int:
     """The number of the last message that a request sends trimmed, counted from 1; 0 if there is none."""
     index = 0
-    for number, message in enumerate(group_entries(envelope.sent), 1):
-        for entry in message:
-            if entry.form is Form.FULL and entry.segment.kind != "digest":
-                continue
-            # a request that lowers anything else has no such index
-            if entry.form is not Form.STUB or not _is_reply_or_result(entry):
-                problem = f"{entry.ref} is sent {entry.form}"
-                hint = "build with options=MIRROR and a window that its replies and results can meet"
-                raise BadInput(problem, place=INDEX, hint=hint)
-            index = number
+    for number, _, entry in _list_entries(envelope.sent):
+        if entry.form is Form.FULL and entry.segment.kind != "digest":
+            continue
+        # a request that lowers anything else has no such index
+        if entry.form is not Form.STUB or not _is_reply_or_result(entry):
+            problem = f"{entry.ref} is sent {entry.form}"
+            hint = "build with options=MIRROR and a window that its replies and results can meet"
+            raise BadInput(problem, place=INDEX, hint=hint)
+        index = number
     return index
 
 
@@ -186,23 +170,23 @@ def trimmed_ledger(
 
     None if there are fewer messages. An entry that would not become smaller stays in full.
     """
-    envelope = build(log, options=options, counter=counter)
-    messages = group_entries(envelope.sent)
-    if not 0 <= index <= len(messages):
+    whole = build(log, options=options, counter=counter)
+    count = max((number for number, _, _ in _list_entries(whole.sent)), default=0)
+    if not 0 <= index <= count:
         return None
-    lines: dict[Ref, LedgerLine] = {}
-    for message in messages[:index]:
-        for entry in message:
-            if not _is_reply_or_result(entry):
-                continue
-            stub = lower_entry(entry, Form.STUB, "old", wording=options.wording)
-            # a short reply is sent in full: its stub would not be smaller
-            if _count_entry(stub, counter) < _count_entry(entry, counter):
-                lines[entry.ref] = make_line(stub, cut=1)
-    if not lines:
+    if not index:
         return Ledger()
-    cut = Cut(number=1, reason=REASON, lowered=len(lines), before=envelope.tokens)
-    return Ledger(lines=lines, cuts=(cut,))
+
+    def trim_first(view: OrderView) -> Iterator[tuple[Move, ...]]:
+        for number, place, entry in _list_entries(view.entries):
+            if number <= index and _is_reply_or_result(entry):
+                yield (Move(place, Form.STUB, "old"),)
+
+    # The least share is always passed, so a cut is made; a question after the log lets it have the last step.
+    budget = Budget(window=10 * whole.tokens, reserve=0, trigger=LEAST, target=LEAST, keep_last=0)
+    order: Order = trim_first
+    options = msgspec.structs.replace(options, order=order)
+    return build([*log, user("?")], budget=budget, options=options, counter=counter).ledger
 
 
 def _checkpoint_fields(plain: Any) -> dict[str, Any]:
@@ -248,7 +232,7 @@ def _read_fields(fields: Mapping[str, Any], *, options: Options) -> AgentCheckpo
     return AgentCheckpoint(
         log=log,
         metadata=metadata,
-        run=text_or_empty(fields.get("run_id")),
+        run=str(fields.get("run_id") or ""),
         ledger=ledger or Ledger(),
         notes=tuple(notes),
     )
@@ -272,11 +256,6 @@ def _is_reply_or_result(entry: Entry) -> bool:
     if entry.role not in (Role.ASSISTANT, Role.TOOL):
         return False
     return not isinstance(entry.parts[0], ToolCall | Image)
-
-
-def _count_entry(entry: Entry, counter: Counter) -> int:
-    """The tokens of an entry as that system counts them, part by part."""
-    return sum(part_cost(part, counter) for part in entry.parts)
 
 
 def _bad_checkpoint(problem: str) -> BadInput:
