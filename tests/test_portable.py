@@ -53,8 +53,6 @@ ALLOWED = {
     ("lamina.context.search.postgres", "split"): "the words of an error",
     ("lamina.formats.markdown.lines", "classes"): "its own escape for a space, not a pattern",
     ("lamina.stores.postgres.connections", "split"): "the words of an error",
-    ("lamina.stores.sealed.documents", "lower"): "the name of a class in an error",
-    ("lamina.stores.sealed.vault", "lower"): "base32, which is ASCII",
     ("lamina.core.text.characters", "isdigit"): "asked of ASCII only",
     ("lamina.core.text.characters", "lower"): "asked of ASCII only",
     ("lamina.core.text.characters", "isspace"): "white space, which test_characters compares on each Python",

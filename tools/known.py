@@ -38,15 +38,12 @@ from lamina.sessions import Setup, open_search
 from lamina.sessions.records import Fork, Pin, Rewind, encode_records
 from lamina.sessions.search import VERSION as STORED_SEARCH
 from lamina.sessions.stored_conversation import SessionState
-from lamina.stores import MemoryStore, Once, Store, Where, open_files, open_postgres, open_sqlite
+from lamina.stores import MemoryStore, Once, Store, StoredHead, Where, open_files, open_postgres, open_sqlite
 from lamina.stores.files.disk import VERSION as FILES
 from lamina.stores.postgres.store import VERSION as POSTGRES
-from lamina.stores.sealed import Cost, Key, Passphrase, Sealed, add_key, finish, rekey, shred
-from lamina.stores.sealed.cipher import KEY
-from lamina.stores.sealed.documents import FORMAT as SEALED
-from lamina.stores.sealed.documents import key_line, new_card, new_header, sign_card, sign_header
-from lamina.stores.sealed.keys import Derivation, derive
-from lamina.stores.sealed.records import Generation, SealedPlace, SealedState, seal_record, seal_state
+from lamina.stores.sealed import Key, Passphrase, Sealed
+from lamina.stores.sealed.ciphers import FORMAT as SEALED
+from lamina.stores.sealed.ciphers import new_header, open_header
 from lamina.stores.sqlite.schema import VERSION as SQLITE
 from lamina.testing.conformance import gallery
 from tests.fixtures.golden import sessions
@@ -207,33 +204,17 @@ def make_search(path: Path) -> None:
 
 KEYS = tuple(Key(hashlib.sha256(b"lamina known key %d" % number).digest()) for number in (1, 2))
 PASSPHRASE = Passphrase("seven known badgers under a lamp")
-REKEYED = Where("team", "rekeyed")
-SHREDDED = Where("team", "shredded")
 
 
 def made_sealed() -> bytes:
-    """Two sealed stores as the store within sees them: names hashed, and names plain with padding."""
+    """A sealed store as the store within sees it."""
 
-    async def hashed() -> MemoryStore:
+    async def filled() -> MemoryStore:
         kept = MemoryStore()
-        sealed = Sealed(kept, KEYS[0], create=True)
-        await fill(sealed)
-        await add_key(sealed, KEYS[1])
-        for where in (REKEYED, SHREDDED):
-            await sealed.append(where, [b"one", b"two"], state=b"before")
-        await rekey(sealed, REKEYED)
-        await sealed.append(REKEYED, [b"three"], state=b"after")
-        await finish(sealed, REKEYED)
-        await shred(sealed, SHREDDED)
+        await fill(Sealed(kept, KEYS[0], create=True))
         return kept
 
-    async def plain() -> MemoryStore:
-        kept = MemoryStore()
-        await fill(Sealed(kept, KEYS[0], create=True, names="plain", bucket=64))
-        return kept
-
-    stores = {"hashed": anyio.run(hashed), "plain": anyio.run(plain)}
-    return _pretty({name: _image(kept) for name, kept in stores.items()})
+    return _pretty(_image(anyio.run(filled)))
 
 
 def _image(kept: MemoryStore) -> list[dict[str, Any]]:
@@ -252,37 +233,20 @@ def _image(kept: MemoryStore) -> list[dict[str, Any]]:
 
 def written_vectors() -> bytes:
     """Single pieces of the sealed format under fixed keys, ids and nonces."""
-    place = SealedPlace(bytes(range(16)), "team", "support-42")
-    generation = Generation(place, 3, bytes(range(KEY)))
-    before = hashlib.sha256(b"the link before").digest()
     with fixed_random():
-        record, link = seal_record(generation, 7, before, b"what was said", own=bytes(range(16)))
-        padded, _ = seal_record(generation, 7, before, b"what was said", bucket=64, own=bytes(range(16)))
-        state = seal_state(generation, SealedState(count=8, link=link, body=b"the ledger"))
-        header, root = new_header(KEYS[0], names="hashed", how=None)
-        header = msgspec.structs.replace(
-            header, keys=(*header.keys, key_line(KEYS[1], header.store, root, None))
-        )
-        card = new_card(place, KEYS[0], b"a sealed name")
-    pieces = {
-        "record": record,
-        "record filled up to 64": padded,
-        "link after the record": link,
-        "genesis": place.genesis,
-        "commitment of a data key": generation.commitment,
-        "state": state,
-        "header": sign_header(header, root),
-        "card": sign_card(card, place, KEYS[0]),
-        "id of a key": KEYS[0].id.encode(),
-        "key of a passphrase, argon2id": _derived("argon2id"),
-        "key of a passphrase, scrypt": _derived("scrypt"),
-    }
+        header = new_header(KEYS[0])
+        cipher = open_header(header, KEYS[0]).conversation(SUPPORT)
+        pieces = {
+            "header": header,
+            "header of a passphrase": new_header(PASSPHRASE),
+            "record": cipher.seal_record(7, bytes(16), bytes(range(16)), b"what was said"),
+            "state": cipher.seal_state(StoredHead(count=8, state=b"the ledger"), bytes(range(16))),
+            "workspace": cipher.inner.workspace.encode(),
+            "conversation": cipher.inner.conversation.encode(),
+            "idempotency key": cipher.hide(b"retry"),
+            "id of a key": KEYS[0].id.encode(),
+        }
     return _pretty({name: piece.hex() for name, piece in pieces.items()})
-
-
-def _derived(method: str) -> bytes:
-    cost = Cost(memory=19_456, passes=2, lanes=1)
-    return derive(PASSPHRASE, Derivation(method=method, salt=bytes(range(16)), cost=cost)).secret
 
 
 @contextmanager

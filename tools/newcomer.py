@@ -70,7 +70,6 @@ COMMANDS = (
     "lamina conversations verify",
     "lamina conversations list",
     "lamina recall support-42 kxetaad7gsndacyyb",
-    "lamina rekey --store chats.db",
     "lamina doctor",
     "lamina config --all",
     "lamina run -- true",

@@ -1,4 +1,4 @@
-"""Commands about conversations that are kept: conversations, recall, rekey."""
+"""Commands about conversations that are kept: conversations, recall."""
 
 from __future__ import annotations
 
@@ -98,10 +98,17 @@ def test_a_sealed_store_opens_with_its_key_and_goes_over_to_another(tmp_path: Pa
     kept(address, key=from_file(old))
     assert b"retried" not in Path(address).read_bytes()
     assert run("conversations", "verify", "--store", address, "--key-file", old).code == 0
-    done = run("rekey", "--store", address, "--key-file", old, "--new-key-file", new, "--json")
-    assert json.loads(done.out)["records"] >= 6
-    assert run("conversations", "show", "chat", "--store", address, "--key-file", old).code == 4
-    assert "Three retries." in run("conversations", "show", "chat", "--store", address, "--key-file", new).out
+    copy = f"{tmp_path}/b.db"
+    copying = ("conversations", "copy", copy, "--store", address, "--key-file", old, "--new-key-file", new)
+    assert run(*copying).code == 0
+    assert run("conversations", "show", "chat", "--store", copy, "--key-file", old).code == 4
+    assert "Three retries." in run("conversations", "show", "chat", "--store", copy, "--key-file", new).out
+
+
+def test_a_command_that_is_gone_says_what_takes_its_place() -> None:
+    done = run("rekey", "--store", "a.db")
+    assert done.code == 2
+    assert "lamina conversations copy NEW --store OLD --key-file OLD_KEY --new-key-file NEW_KEY" in done.err
 
 
 def test_a_record_that_was_changed_is_found(tmp_path: Path) -> None:
@@ -190,7 +197,7 @@ def test_a_sealed_store_is_closed_without_its_key(kind: str, tmp_path: Path) -> 
             ((), "lamina: this store is sealed; give its key: "),
             (
                 ("--key-file", str(tmp_path / "wrong")),
-                "lamina: none of the given keys opens this store; give the",
+                "lamina: the given key does not open this store; give the",
             ),
         ):
             done = run(*asked, "--store", address, *given)
@@ -372,7 +379,7 @@ WITHOUT_EXTRAS: tuple[tuple[str, int, str], ...] = (
         2,
         "install it: pip install 'lamina-context[encryption]'",
     ),
-    ("rekey --key-file key --store a.db", 2, "install it: pip install 'lamina-context[encryption]'"),
+    ("conversations list --key-file key --store a.db", 2, "pip install 'lamina-context[encryption]'"),
     ("conversations list --store postgresql://nowhere/x", 2, "pip install 'lamina-context[postgres]'"),
     ("conversations list --store sqlite+apsw:a.db", 2, "apsw is not installed; pip install 'apsw>=3.51.3'"),
     ("conversations list --store sealed.db", 4, "lamina: this store is sealed; give its key: "),

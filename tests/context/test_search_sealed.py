@@ -23,7 +23,7 @@ from lamina.sessions.search import StoredIndex
 from lamina.settings import Settings
 from lamina.stores import MemoryStore, Store, Where, open_files, open_postgres, open_sqlite
 from lamina.stores.port import OwnName, search_place
-from lamina.stores.sealed import Sealed, add_key, generate, make_primary, rekey, rewrap, shred
+from lamina.stores.sealed import Sealed, generate
 from tests.servers.postgres import shared
 from tests.sessions.talking import awaited
 
@@ -108,9 +108,8 @@ async def texts(index: Index, query: str) -> list[str]:
     return [hit.chunk.text for hit in await index.query(query, most=50)]
 
 
-@pytest.mark.parametrize("ends", ["delete", "shred"])
 def test_no_word_is_on_the_disk_and_what_is_gone_is_not_found(
-    within: Opening, ends: str, tmp_path: Path, schema: str
+    within: Opening, tmp_path: Path, schema: str
 ) -> None:
     async def trial() -> None:
         async with sealed_in(within) as store:
@@ -127,10 +126,7 @@ def test_no_word_is_on_the_disk_and_what_is_gone_is_not_found(
             for word in WORDS:
                 assert await texts(index, word), word
             async with sealed_in(within) as second:
-                if ends == "delete":
-                    assert await second.delete(CHAT)
-                else:
-                    assert await shred(second, CHAT)
+                assert await second.delete(CHAT)
             assert await index.sources() == {"other": 1}
             assert await texts(index, "xylophone harpsichord glockenspiel dulcimer") == [
                 "a dulcimer elsewhere"
@@ -172,23 +168,6 @@ async def test_without_the_key_there_is_no_index(tmp_path: Path) -> None:
             await open_search(closed, workspace="team").__aenter__()
         with pytest.raises(WrongKey):
             await open_search(Sealed(closed, generate()), workspace="team").__aenter__()
-
-
-@awaited
-async def test_an_index_goes_over_to_another_key_with_the_rest(tmp_path: Path) -> None:
-    within = partial(open_sqlite, tmp_path / "chats.db")
-    new = generate()
-    async with sealed_in(within) as store:
-        async with open_search(store, workspace="team") as index:
-            await index.replace("chat", [Chunk(text="xylophone")])
-        await make_primary(store, await add_key(store, new))
-        assert await rewrap(store) > 0
-        assert await rekey(store, search_place(CHAT) or CHAT) == 1
-    async with (
-        within() as store_within,
-        open_search(Sealed(store_within, new), workspace="team") as index,
-    ):
-        assert await texts(index, "xylophone") == ["xylophone"]
 
 
 @pytest.mark.parametrize("address", ["{}/chats.db", "files:{}/chats"])

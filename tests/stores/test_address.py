@@ -51,10 +51,9 @@ async def test_a_folder_that_cannot_be_made_for_the_users_own_store_is_named(tmp
 async def test_a_key_that_is_given_seals_the_store_whatever_the_environment_says(tmp_path: Path) -> None:
     """If it were lost on the way, the store would be plain and nobody would notice."""
     key = generate()
-    ring = (key, generate())
     empty = Settings()
     assert await resolve_key(key, empty, {}) is key
-    assert await resolve_key(ring, empty, {"LAMINA_KEY": "00" * 32}) is ring
+    assert await resolve_key(key, empty, {"LAMINA_KEY": "00" * 32}) is key
     assert await resolve_key(None, empty, {}) is None
     path = tmp_path / "key"
     init_file(str(path))

@@ -57,7 +57,6 @@ REFUSED: dict[str, Call] = {
     "replace a place that is not there": lambda store: store.replace(WHERE, {2: b"x"}, expect=2),
     "replace at a place of text": lambda store: store.replace(WHERE, {"0": b"x"}, expect=2),
     "replace without expecting": lambda store: store.replace(WHERE, {}, expect=None),
-    "withdraw what is text": lambda store: store.withdraw(WHERE, was="s"),
 }
 
 

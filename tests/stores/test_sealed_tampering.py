@@ -14,10 +14,10 @@ import pytest
 
 from lamina.errors import Damaged, StoreError, Tampered, WrongKey
 from lamina.stores import MemoryStore, Once, Record, RecordPage, StoredHead, Where, open_sqlite
-from lamina.stores.port import HEADER, Within
-from lamina.stores.sealed import Sealed, anchor, finish, generate, rekey, verify
+from lamina.stores.port import HEADER
+from lamina.stores.sealed import Sealed, generate
 from tests.sessions.talking import awaited
-from tests.stores.tampering import Mutation, bodies, copied, of_document, of_records, put, set_back
+from tests.stores.tampering import Mutation, bodies, copied, of_header, of_records, put
 
 KEY = generate()
 OWN = Where("team", "alice")
@@ -78,49 +78,23 @@ def test_every_change_to_records_and_state_is_detected() -> None:
         await sealed.read(OWN)
         elsewhere = Sealed(world.other, KEY)
         await elsewhere.read(OWN)
-        others = {name: (world.now, sealed.vault.inner(where)) for name, where in OTHERS.items()}
-        others["another store"] = (world.other, elsewhere.vault.inner(OWN))
-        own = sealed.vault.inner(OWN)
+        others = {name: (world.now, await sealed.inner(where)) for name, where in OTHERS.items()}
+        others["another store"] = (world.other, await elsewhere.inner(OWN))
+        own = await sealed.inner(OWN)
         return await tried(world, list(of_records(own, world.now, old=world.old, others=others)))
 
     counts = anyio.run(trial)
     assert set(counts) == {"detected"}, counts
-    assert counts["detected"] >= 300
+    assert counts["detected"] >= 250
 
 
-def test_every_change_to_header_and_card_is_detected() -> None:
+def test_every_change_to_the_header_is_detected() -> None:
     async def trial() -> Counter[str]:
         world = await World().fill()
-        sealed = Sealed(world.now, KEY)
-        await sealed.read(OWN)
-        card = Where(sealed.vault.names.card_workspace("team"), sealed.vault.inner(OWN).conversation)
-        mutations = [*of_document("header", HEADER, world.now), *of_document("card", card, world.now)]
-        return await tried(world, mutations)
+        return await tried(world, list(of_header(HEADER, world.now)))
 
     counts = anyio.run(trial)
     assert set(counts) == {"detected"}, counts
-
-
-@awaited
-async def test_a_record_of_a_key_that_was_replaced_is_refused() -> None:
-    world = await World().fill()
-    before = copied(world.now)
-    sealed = Sealed(world.now, KEY)
-    assert await rekey(sealed, OWN) == 6
-    assert await finish(sealed, OWN)
-    own = sealed.vault.inner(OWN)
-    changes = [
-        set_back(own, before, records=True, state=False),
-        set_back(own, before, records=False, state=True),
-    ]
-    for seq in range(6):
-        body = bodies(before, own)[seq]
-        changes.append(put(own, seq, body))
-    for change in changes:
-        changed = copied(world.now)
-        change(changed)
-        with pytest.raises(Tampered, match="generation 1"):
-            await Sealed(changed, KEY).read(OWN)
 
 
 @pytest.mark.parametrize("seq", range(2, 6))
@@ -129,7 +103,7 @@ async def test_a_tail_is_verified_without_what_stands_before_it(seq: int) -> Non
     world = await World().fill()
     sealed = Sealed(world.now, KEY)
     await sealed.read(OWN)
-    own = sealed.vault.inner(OWN)
+    own = await sealed.inner(OWN)
     if seq >= 4:
         bodies(world.now, own)[seq] = bodies(world.old, own)[seq]
         with pytest.raises(Tampered, match=r"record [45]"):
@@ -144,7 +118,7 @@ async def test_single_places_are_bound_to_themselves() -> None:
     world = await World().fill()
     sealed = Sealed(world.now, KEY)
     await sealed.read(OWN)
-    own = sealed.vault.inner(OWN)
+    own = await sealed.inner(OWN)
     for seq in range(6):
         for other in {*range(6)} - {seq}:
             changed = copied(world.now)
@@ -194,13 +168,11 @@ async def test_the_error_names_conversation_and_record() -> None:
     world = await World().fill()
     sealed = Sealed(world.now, KEY)
     await sealed.read(OWN)
-    bodies(world.now, sealed.vault.inner(OWN))[3] = b"{}"
+    bodies(world.now, await sealed.inner(OWN))[3] = b"{}"
     with pytest.raises(Tampered, match="record 3") as error:
         await sealed.read(OWN)
     assert error.value.conversation == "alice"
     assert [record.seq for record in (await sealed.read(OWN, at=[1, 5])).records] == [1, 5]
-    with pytest.raises(Tampered, match="record 3"):
-        await verify(sealed, OWN)
 
 
 @awaited
@@ -208,66 +180,10 @@ async def test_nothing_is_written_after_what_was_changed() -> None:
     world = await World().fill()
     sealed = Sealed(world.now, KEY)
     await sealed.read(OWN)
-    del bodies(world.now, sealed.vault.inner(OWN))[-1]
+    del bodies(world.now, await sealed.inner(OWN))[-1]
     for expect in (None, 5, 6):
         with pytest.raises(Tampered):
             await Sealed(world.now, KEY).append(OWN, [b"more"], expect=expect)
-
-
-@awaited
-async def test_plain_records_are_refused_beside_sealed_ones_and_alone() -> None:
-    inner = MemoryStore()
-    sealed = Sealed(inner, KEY, create=True, names="plain")
-    await sealed.append(Where("team", "sealed"), [b"x"])
-    await inner.append(Where(Within("team"), "plain"), [b'{"v":1}'], state=b"{}")
-    with pytest.raises(Tampered, match="not sealed"):
-        await sealed.read(Where("team", "plain"))
-    with pytest.raises(Tampered, match="not sealed"):
-        await sealed.list("team")
-    with pytest.raises(Tampered):
-        await sealed.append(Where("team", "plain"), [b"x"])
-
-
-@awaited
-async def test_records_removed_with_their_state_are_missed_by_the_list() -> None:
-    world = await World().fill()
-    sealed = Sealed(world.now, KEY)
-    await sealed.read(OWN)
-    await world.now.delete(sealed.vault.inner(OWN))
-    for reader in (sealed, Sealed(world.now, KEY)):
-        with pytest.raises(Tampered, match="nobody deleted it"):
-            await reader.list("team")
-
-
-@awaited
-async def test_a_conversation_set_back_wholly_is_caught_by_who_saw_it_before() -> None:
-    world = await World().fill()
-    sealed = Sealed(world.now, KEY)
-    seen = await anchor(sealed, OWN)
-    own = sealed.vault.inner(OWN)
-    set_back(own, world.old, records=True, state=True)(world.now)
-    with pytest.raises(Tampered, match="set back"):
-        await sealed.read(OWN)
-    fresh = Sealed(world.now, KEY)
-    assert (await fresh.read(OWN)).head.count == 6  # nothing inside can tell
-    with pytest.raises(Tampered, match="before record 6"):
-        await verify(fresh, OWN, since=seen)
-
-
-@awaited
-async def test_an_anchor_holds_while_the_conversation_grows() -> None:
-    sealed = Sealed(MemoryStore(), KEY, create=True)
-    anchors = [await anchor(sealed, OWN)]
-    for number in range(7):
-        await sealed.append(OWN, [b"%d" % number])
-        anchors.append(await anchor(sealed, OWN))
-    await rekey(sealed, OWN)
-    for since in anchors[1:]:
-        for batch in (1, 2, 3, 500):
-            assert await verify(sealed, OWN, since=since, batch=batch) == anchors[-1]
-    longer = await verify(sealed, OWN)
-    with pytest.raises(Tampered, match="were there before"):
-        await verify(sealed, OWN, since=type(longer)(9, longer.link))
 
 
 class Refuses(MemoryStore):
@@ -286,7 +202,7 @@ async def test_a_store_that_refuses_what_it_gives_is_not_tried_for_ever() -> Non
     sealed = Sealed(inner, KEY, create=True)
     await sealed.append(OWN, [b"x"])
     inner.refuses = True
-    with pytest.raises(Tampered, match="refuses"):
+    with pytest.raises(StoreError, match="another writer was first"):
         await sealed.append(OWN, [b"y"])
 
 
@@ -295,7 +211,7 @@ async def test_an_idempotency_key_that_names_records_to_come_is_noticed() -> Non
     inner, once = MemoryStore(), Once(key="retry", digest=b"d")
     sealed = Sealed(inner, KEY, create=True)
     await sealed.append(OWN, [b"x"], once=once)
-    conversation = inner._conversations[sealed.vault.inner(OWN)]  # noqa: SLF001 - the attacker sees everything
+    conversation = inner._conversations[await sealed.inner(OWN)]  # noqa: SLF001 - the attacker sees everything
     conversation.once = {key: (digest, 2) for key, (digest, _) in conversation.once.items()}
     with pytest.raises(Tampered, match="not there"):
         await sealed.append(OWN, [b"x"], once=once)
@@ -309,7 +225,7 @@ async def test_an_idempotency_row_of_another_conversation_answers_nothing() -> N
     once = Once(key="retry", digest=b"d")
     await sealed.append(OWN, [b"x"], once=once)
     await sealed.append(other, [b"y"], once=once)
-    mine, theirs = (inner._conversations[sealed.vault.inner(where)] for where in (OWN, other))  # noqa: SLF001
+    mine, theirs = [inner._conversations[await sealed.inner(where)] for where in (OWN, other)]  # noqa: SLF001
     assert set(mine.once).isdisjoint(theirs.once)
     (answer,) = theirs.once.values()
     mine.once = dict.fromkeys(mine.once, answer)

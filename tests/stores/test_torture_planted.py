@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -32,7 +31,6 @@ from tests.torture.failing import failing
 from tests.torture.kill import kills
 from tests.torture.outcome import Outcome
 from tests.torture.powercut import cuts
-from tests.torture.rotation import rotation
 from tests.torture.tamper import tamper
 from tests.torture.telling import OpenStore, Telling
 from tests.torture.writers import writers
@@ -248,20 +246,3 @@ def test_sums_that_are_always_the_same_are_found(opened: OpenStore, monkeypatch:
     """A store that keeps sums and could not tell one from another."""
     monkeypatch.setattr(checks, "zlib", SimpleNamespace(crc32=lambda *_: 0))
     assert any(damage(opened, blows).violations for blows in (14, 42))
-
-
-def test_a_writer_that_ends_before_its_first_write_does_not_break_a_rotation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its conversation has data keys and nothing sealed, so nobody may forget the older one yet."""
-    parent = os.getpid()
-    write_group = Sealed._write_group  # noqa: SLF001 - between the card and the group
-
-    async def end(self: Sealed, group: Any, *arguments: Any, **more: Any) -> StoredHead:
-        if os.getpid() != parent and group.where.workspace.startswith("torture-"):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return await write_group(self, group, *arguments, **more)
-
-    monkeypatch.setattr(Sealed, "_write_group", end)
-    outcome = rotation(sqlite, 1)
-    assert (outcome.acknowledged, outcome.violations) == (0, ())

@@ -1,7 +1,7 @@
 """What was deleted is gone: no byte of it in any file of the store, also if the process died meanwhile.
 
 Looked for as it was given, and in base64. The blocks that a file system has freed are not looked into: who
-must know them unreadable encrypts, and destroys the key.
+must know them unreadable encrypts the disk.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from lamina.errors import StoreError
-from lamina.stores import Once, RecordPage, Store, Where
-from lamina.stores.sealed import Sealed, generate, shred
+from lamina.stores import Once, RecordPage, Where
 from tests.torture.children import Say, failure, forked
 from tests.torture.outcome import Outcome, Tally
-from tests.torture.sealing import sealing
 from tests.torture.telling import OpenStore
 
 GROUPS = 12
@@ -101,40 +98,3 @@ def _shapes(words: Sequence[str]) -> Iterator[bytes]:
 
 def _contents(folder: str) -> list[bytes]:
     return [path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()]
-
-
-def shredding(open_store: OpenStore, count: int, *, within: str | None = None) -> Outcome:
-    """Erasure by key: after its data keys are destroyed a conversation cannot be read, by nobody."""
-    tally = Tally("erasure by key")
-    key = generate()
-    with TemporaryDirectory(prefix="torture-", dir=within, ignore_cleanup_errors=True) as folder:
-        for _ in range(count):
-            tally.tries += 1
-            try:
-                anyio.run(_shredded, sealing(open_store, [key]), folder)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the store does not hold
-                tally.broken(f"deletion {tally.tries}", error)
-    return tally.outcome()
-
-
-async def _shredded(opened: OpenStore, folder: str) -> None:
-    gone, stays = (Where(f"erasure-{token_hex(6)}", name) for name in ("gone", "stays"))
-    for where in (gone, stays):
-        await _fill(opened, folder, where, [token_hex(16)])
-    async with opened(folder) as store:
-        assert isinstance(store, Sealed)
-        await shred(store, gone)
-        await _refused(store, gone)
-    async with opened(folder) as store:
-        await _refused(store, gone)
-        assert (await store.read(stays)).head.count == 2, "another conversation was harmed"
-        await store.delete(gone)
-        assert await store.read(gone) == RecordPage(), "a deleted conversation can be read"
-
-
-async def _refused(store: Store, where: Where) -> None:
-    try:
-        page = await store.read(where)
-    except StoreError:
-        return
-    raise AssertionError(f"{page.head.count} records were read after their key was destroyed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from lamina.stores import Store
@@ -12,12 +12,12 @@ from tests.torture.telling import OpenStore
 Between = Callable[[Store], Store]
 
 
-def sealing(open_store: OpenStore, keys: Sequence[Key], *, between: Between | None = None) -> OpenStore:
-    """Open the store sealed by these keys. `between` stands where an attacker would: below the sealing."""
+def sealing(open_store: OpenStore, key: Key, *, between: Between | None = None) -> OpenStore:
+    """Open the store sealed by this key. `between` stands where an attacker would: below the sealing."""
 
     @asynccontextmanager
     async def opened(folder: str) -> AsyncIterator[Store]:
         async with open_store(folder) as store:
-            yield Sealed(between(store) if between else store, list(keys), create=True)
+            yield Sealed(between(store) if between else store, key, create=True)
 
     return opened

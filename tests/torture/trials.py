@@ -11,14 +11,13 @@ from tests.torture import shim, strace
 from tests.torture.backup import backups
 from tests.torture.clock import clock
 from tests.torture.damage import damage
-from tests.torture.erasure import erasure, shredding
+from tests.torture.erasure import erasure
 from tests.torture.failing import failing
 from tests.torture.full import can_mount, full
 from tests.torture.kill import kills
 from tests.torture.outcome import Outcome
 from tests.torture.places import Place
 from tests.torture.powercut import cuts
-from tests.torture.rotation import rotation
 from tests.torture.server import server_kills
 from tests.torture.story import Story
 from tests.torture.tamper import edits, tamper
@@ -40,7 +39,6 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     lies: int = 60
     edits: int = 30
     damages: int = 35
-    rotations: int = 2
     server_kills: int = 3
     mount: bool = False
     seed: int = 0
@@ -58,7 +56,6 @@ LONG = Effort(
     lies=2_000,
     edits=1_000,
     damages=2_000,
-    rotations=20,
     server_kills=100,
     mount=True,
 )
@@ -117,12 +114,6 @@ def trials(place: Place, effort: Effort = SHORT) -> list[Trial]:
             _if(
                 place.local, NOT_LOCAL, lambda: erasure(place.open, effort.erasures, seed=seed, within=within)
             ),
-        ),
-        Trial("erasure by key", "P18", lambda: shredding(place.open, effort.erasures, within=within)),
-        Trial(
-            "key rotation under load",
-            "P19",
-            _if(place.lasting, DIES, lambda: rotation(place.open, effort.rotations, within=within)),
         ),
         Trial("stepping clock", "P21", _if(place.lasting, DIES, lambda: clock(told, within=within))),
         Trial("server killed", "P22", lambda: _server(place, effort)),

@@ -33,11 +33,15 @@ GROUPS = {
     "gateway": ("run", "serve", "tail"),
     "requests": ("fit", "check", "explain", "diff"),
     "conversations": ("inspect", "conversations", "recall", "mcp"),
-    "stores": ("key", "rekey"),
+    "stores": ("key",),
 }
 """The commands as `lamina --help` groups them; in each group what a newcomer tries first."""
 
-FORMER = {"tools": "`load_tools` in the settings names the tools that every request has"}
+FORMER = {
+    "rekey": "copy the store into a new one under another key: "
+    "lamina conversations copy NEW --store OLD --key-file OLD_KEY --new-key-file NEW_KEY",
+    "tools": "`load_tools` in the settings names the tools that every request has",
+}
 """Commands that earlier releases had, each with what to do instead."""
 
 COMMANDS = {
@@ -58,7 +62,6 @@ COMMANDS = {
     "recall": "bring back the full text behind a handle",
     "mcp": "serve recall, explain and search to any client of the Model Context Protocol",
     "key": "make a key for a sealed store, in a file that only its owner can read",
-    "rekey": "seal a store anew under another key",
 }
 """Every command, and what it does in a line."""
 

@@ -16,7 +16,7 @@ import anyio
 import msgspec
 
 from lamina.cli.conversation_files import copy_everything, export_one, import_file
-from lamina.cli.damaged_conversations import require_damaged_name, rescue_conversation, verify_conversations
+from lamina.cli.damaged_conversations import rescue_conversation, verify_conversations
 from lamina.cli.output import emit, progress, shorten, show, tell
 from lamina.cli.parser import add_json, float_or_nan, read_moment, whole_number
 from lamina.cli.shown_conversations import WIDTH, describe_talk, format_date, show_conversation
@@ -266,7 +266,8 @@ async def _choose_deleted(store: Store, workspace: str, arguments: argparse.Name
     """The conversations that are meant: the one of this very name, those of a client, or all."""
     match arguments.names, arguments.client, arguments.all:
         case [name], None, False:
-            return [await require_damaged_name(store, workspace, name)]
+            await require_name(store, workspace, name)
+            return [name]
         case [], None, True:
             return await list_names(store, workspace)
         case [], client, False if client:

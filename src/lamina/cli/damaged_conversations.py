@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from lamina.cli.output import emit, progress, tell, write_result
 from lamina.cli.stored import no_such_conversation
@@ -13,22 +12,20 @@ from lamina.conversations.listing import list_names, require_name
 from lamina.conversations.record import ERASED, ConversationRecord, digest_body
 from lamina.conversations.store import ConversationState, conversation_place, read_record, recorded_workspace
 from lamina.dialects.usage import count_noun
-from lamina.errors import BadInput, Damaged, StoreError
+from lamina.errors import BadInput, Damaged
 from lamina.formats.codec import decode, encode
 from lamina.sessions import Session
 from lamina.stores.port import Record, Rescuable, Store, Where
-
-if TYPE_CHECKING:
-    from lamina.stores.sealed import Sealed
 
 
 async def verify_conversations(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
     """Read every record of these conversations, or of all. A damaged record raises an error."""
     if arguments.names:
-        names = [await require_damaged_name(store, workspace, arguments.names[0])]
+        name = arguments.names[0]
+        await require_name(store, workspace, name)
+        names = [name]
     else:
         names = await list_names(store, workspace)
-        names += await _list_unfinished_deletions(store, workspace)
     with progress("reading every record"):
         counts = {name: await _verify_conversation(store, workspace, name) for name in names}
     risk = _risk_of(store)
@@ -42,40 +39,12 @@ async def verify_conversations(store: Store, workspace: str, arguments: argparse
     return 0
 
 
-async def _list_unfinished_deletions(store: Store, workspace: str) -> Sequence[str]:
-    """The conversations of a sealed store whose deletion was interrupted. No list has them any more."""
-    sealed_store = _as_sealed(store)
-    if sealed_store is None:
-        return ()
-    names: list[str] = []
-    recorded_place = conversation_place(recorded_workspace(workspace), "any")
-    for place in (workspace, recorded_place.workspace):
-        names += await sealed_store.unfinished_deletions(place)
-    return names
-
-
-def _as_sealed(store: Store) -> Sealed | None:
-    """The store, if it is a sealed one. Its module is an extra, so it is imported only then."""
-    if not hasattr(store, "vault"):
-        return None
-    from lamina.stores.sealed import Sealed  # noqa: PLC0415 - an extra
-
-    if isinstance(store, Sealed):
-        return store
-    return None
-
-
 async def _verify_conversation(store: Store, workspace: str, name: str) -> int:
     """Read every record; raise what is wrong with the first that is not as it was written."""
     recorded_in = recorded_workspace(workspace)
     log_place = Where(workspace, name)
-    sealed_store = _as_sealed(store)
     count = 0
     for where in (log_place, conversation_place(recorded_in, name)):
-        if sealed_store is not None:
-            from lamina.stores.sealed import verify  # noqa: PLC0415 - an extra
-
-            await verify(sealed_store, where)
         count += (await store.read(where)).head.count
     if (await store.read(log_place, last=0)).head.count:
         async with Session.open(store, name, workspace=workspace):
@@ -104,16 +73,6 @@ def _risk_of(store: Store) -> str:
     if not isinstance(inner, SqliteStore):
         return ""
     return risk(inner.driver)
-
-
-async def require_damaged_name(store: Store, workspace: str, name: str) -> str:
-    """A name that is there. One that no list has may be that of a deletion which was interrupted."""
-    try:
-        await require_name(store, workspace, name)
-    except StoreError:
-        if name not in await _list_unfinished_deletions(store, workspace):
-            raise
-    return name
 
 
 async def rescue_conversation(store: Store, workspace: str, arguments: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@
 
 The index itself is in memory. The store has the chunks and their vectors, as one conversation for each
 source, and nothing is written anywhere else. So the index is sealed if the store is. A source with the name
-of a conversation goes with it: `delete` and `shred` remove both, and a later question, in any process, finds
+of a conversation goes with it: `delete` removes both, and a later question, in any process, finds
 nothing of it. Records of chunks that were replaced stay until most records of a source are out of date, or
 until the source is removed. Everything is read when the index is opened. For one plain-text index that many
 processes share in PostgreSQL, see `lamina.context.search.postgres`.

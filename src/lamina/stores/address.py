@@ -9,7 +9,7 @@ a kind of store needs is imported only when one is opened.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib import import_module
@@ -52,7 +52,7 @@ async def open_store(address: str, *, key: Any = None, create: bool = True) -> A
             yield store
         else:
             sealed = import_sealed().Sealed(store, key, create=create)
-            await sealed.vault.unlock()  # now, so that a wrong key is reported when the store is opened
+            await sealed.unlock()  # now, so that a wrong key is reported when the store is opened
             yield cast("Store", sealed)
 
 
@@ -86,8 +86,8 @@ def open_chosen_store(
 async def resolve_key(key: Any, settings: Settings, environment: Mapping[str, str]) -> Any:
     """The key that a store is opened with; None for a plain one.
 
-    `key` is a key, a passphrase, a sequence of these, or the `Path` of a file with a key. Without it the key
-    is the one in the environment (LAMINA_KEY), else the one in the file that the settings name.
+    `key` is a key, a passphrase, or the `Path` of a file with a key. Without it the key is the one in the
+    environment (LAMINA_KEY), else the one in the file that the settings name.
     """
     if key is None:
         if environment.get(KEY_VARIABLE):
@@ -103,12 +103,9 @@ async def resolve_key(key: Any, settings: Settings, environment: Mapping[str, st
 
 
 def _check_key(key: Any) -> None:
-    """Raise BadInput unless this is a key, a passphrase, or a sequence of these."""
+    """Raise BadInput unless this is a key or a passphrase."""
     sealed = import_sealed()
-    ring = [key]
-    if isinstance(key, Sequence):
-        ring = list(key)
-    if not ring or not all(isinstance(item, sealed.Key | sealed.Passphrase) for item in ring):
+    if not isinstance(key, sealed.Key | sealed.Passphrase):
         hint = "give a Key (generate(), raw(...), from_file(...)), a Passphrase, or the Path of a key file"
         raise BadInput(f"{type(key).__name__} is not a key", place="key", hint=hint)
 

@@ -15,6 +15,7 @@ from lamina.stores.port import (
     NAME_BYTES,
     OWN_PREFIXES,
     RESERVED,
+    SEALED_NAME_BYTES,
     Once,
     OwnName,
     StoredHead,
@@ -79,7 +80,10 @@ def check_where(where: Where) -> None:
     check_workspace(where.workspace)
     if not where.conversation:
         raise BadInput("it is empty", place="conversation", hint="give it a name")
-    _check_name(where.conversation, "conversation")
+    limit = NAME_BYTES
+    if isinstance(where.workspace, Within):
+        limit = SEALED_NAME_BYTES
+    _check_name(where.conversation, "conversation", limit=limit)
 
 
 def check_workspace(workspace: str) -> None:
@@ -95,7 +99,7 @@ def check_workspace(workspace: str) -> None:
         raise BadInput(f"{workspace!r}", place="workspace", hint=hint)
 
 
-def _check_name(name: str, place: str) -> None:
+def _check_name(name: str, place: str, *, limit: int = NAME_BYTES) -> None:
     """Raise BadInput for a name that not every store could keep as it is.
 
     PostgreSQL refuses NUL characters, UTF-8 has no lone surrogates, and indexes bound the size of a key.
@@ -107,8 +111,8 @@ def _check_name(name: str, place: str) -> None:
         raise BadInput(f"{name!r}", place=place, hint="a name cannot hold a lone surrogate") from None
     if "\0" in name:
         raise BadInput(f"{name!r}", place=place, hint="a name cannot hold a NUL character")
-    if size > NAME_BYTES:
-        raise BadInput(f"{size:,} bytes", place=place, hint=f"a name has at most {NAME_BYTES:,} bytes")
+    if size > limit:
+        raise BadInput(f"{size:,} bytes", place=place, hint=f"a name has at most {limit:,} bytes")
 
 
 def is_sealed_name(workspace: str) -> bool:
@@ -157,12 +161,6 @@ def check_once(once: Once | None) -> None:
     _check_type(once, Once, place="once", hint="give Once(key=…, digest=…)")
     _check_name(once.key, "once.key")
     _check_type(once.digest, bytes, place="once.digest", hint="give bytes")
-
-
-def check_withdrawal(where: Where, was: bytes) -> None:
-    """Raise BadInput for a deletion on a condition that no state could meet."""
-    check_where(where)
-    _check_type(was, bytes, place="was", hint="give the state that you read")
 
 
 def check_replaced_places(places: Collection[int], expect: int) -> None:

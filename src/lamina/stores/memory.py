@@ -12,10 +12,8 @@ from anyio.lowlevel import checkpoint
 from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
 from lamina.stores.checks import (
     check_digest,
-    check_head,
     check_key,
     check_no_plain,
-    check_withdrawal,
     is_sealed_name,
 )
 from lamina.stores.port import (
@@ -73,20 +71,9 @@ class MemoryStore(CheckedStore):
 
     async def _delete(self, where: Where) -> bool:
         await checkpoint()
-        return self._delete_now(where)
-
-    async def withdraw(self, where: Where, *, was: bytes) -> bool:
-        check_withdrawal(where, was)
-        await checkpoint()
-        return self._delete_now(where, was=was)
-
-    def _delete_now(self, where: Where, *, was: bytes | None = None) -> bool:
         self._check_key(where.workspace)
-        conversation = self._conversations.get(where)
-        if conversation is None:
+        if self._conversations.pop(where, None) is None:
             return False
-        check_head(where, conversation.head(), expect=None, was=was)
-        del self._conversations[where]
         for place in places_beside(where):
             self._conversations.pop(place, None)
         return True

@@ -93,17 +93,6 @@ def attempts(conversation: str = "") -> Iterator[int]:
     raise StoreError(problem, conversation=conversation, hint="try again when fewer write to it")
 
 
-async def retry_overtaken(write: Callable[[], Awaitable[T]], conversation: str = "") -> T:
-    """Call a function that reads and then writes on condition, until no other writer was first.
-
-    Raises StoreError if another one was first each time.
-    """
-    for _ in attempts(conversation):
-        with suppress(Conflict):
-            return await write()
-    raise AssertionError  # the attempts end in an error
-
-
 async def sweep_replaced(store: Store, *, place: Where = SWEEP) -> None:
     """Remove from the disk what `replace` has replaced, as far as a deletion removes it."""
     await store.append(place, [b""])

@@ -26,6 +26,9 @@ import msgspec
 NAME_BYTES = 1024
 """The longest name, in UTF-8: a key that every database can index."""
 
+SEALED_NAME_BYTES = 1400
+"""The longest name of a conversation in a sealed store: one of NAME_BYTES, encrypted and in base64."""
+
 RESERVED = "lamina.sealed"
 """Begins the names of workspaces that only encryption uses."""
 
@@ -221,18 +224,6 @@ class Rekeyable(Protocol):
         was: bytes | None = None,
         state: bytes | None = None,
     ) -> StoredHead: ...
-
-
-@runtime_checkable
-class Withdrawable(Protocol):
-    """A store that can delete a conversation on condition.
-
-    `withdraw` is `delete`, but raises Conflict and deletes nothing if the state of the conversation is not
-    `was`. So of two processes that delete a conversation the slower one does not delete what somebody began
-    under its name after the faster one.
-    """
-
-    async def withdraw(self, where: Where, *, was: bytes) -> bool: ...
 
 
 @runtime_checkable

@@ -30,7 +30,6 @@ from lamina.stores.port import (
     Rekeyable,
     StoredHead,
     Where,
-    Withdrawable,
 )
 from lamina.testing._store_names import NAMES
 from lamina.testing._store_races import RACES
@@ -246,24 +245,6 @@ async def what_is_deleted_is_gone(trial: StoreTrial) -> None:
         )
 
 
-async def a_deletion_on_condition_spares_what_came_later(trial: StoreTrial) -> None:
-    """`withdraw` deletes the conversation that has the state which its caller saw, and no other."""
-    async with trial.open() as store:
-        if not isinstance(store, Withdrawable):
-            return
-        await expect_value(store.withdraw(trial.where, was=b"s"), value=False)
-        await store.append(trial.where, [b"a"], state=b"s")
-        await expect_error(store.withdraw(trial.where, was="s"), BadInput)  # type: ignore[arg-type]
-        for state in (b"", b"t"):
-            await expect_error(store.withdraw(trial.where, was=state), Conflict)
-        await expect_bodies(store.read(trial.where), [b"a"])
-        await expect_value(store.withdraw(trial.where, was=b"s"), value=True)
-        await expect_value(store.read(trial.where), RecordPage())
-        await store.append(trial.where, [b"new"], state=b"t")
-        await expect_error(store.withdraw(trial.where, was=b"s"), Conflict)
-        await expect_bodies(store.read(trial.where), [b"new"])
-
-
 async def bodies_of_any_size(trial: StoreTrial) -> None:
     """Nothing, every byte, and megabytes, as records and as state."""
     large = bytes(range(256)) * (LARGE // 256)
@@ -367,7 +348,6 @@ PROMISES: tuple[StorePromise, ...] = (
     a_repeated_append_is_kept_once,
     a_key_is_for_one_body,
     what_is_deleted_is_gone,
-    a_deletion_on_condition_spares_what_came_later,
     bodies_of_any_size,
     many_records,
     replacing_changes_bodies_only,

@@ -32,7 +32,7 @@ from anyio import CapacityLimiter, to_thread
 
 from lamina.errors import BadInput, Broken, Damaged, StoreError, advise_on_version
 from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
-from lamina.stores.checks import check_head, check_key, check_no_plain, check_where, check_withdrawal
+from lamina.stores.checks import check_key, check_no_plain, check_where
 from lamina.stores.files.commits import append_group, replace_records
 from lamina.stores.files.conversation_folder import ConversationFolder
 from lamina.stores.files.disk import HEAD, HeadFile, check_locks, hold_lock, make_folder, write_file
@@ -130,10 +130,6 @@ class FilesStore(CheckedStore):
 
     async def _delete(self, where: Where) -> bool:
         return await self._run(partial(self._delete_folders, where), writes=True)
-
-    async def withdraw(self, where: Where, *, was: bytes) -> bool:
-        check_withdrawal(where, was)
-        return await self._run(partial(self._delete_folders, where, was=was), writes=True)
 
     async def _replace_records(self, replacement: Replacement) -> StoredHead:
         where = replacement.where
@@ -267,29 +263,17 @@ class FilesStore(CheckedStore):
             return None
         return head_file.count
 
-    def _delete_folders(self, where: Where, *, was: bytes | None = None) -> bool:
-        """Delete a conversation and what is beside it, if its state is `was`. False if there was none."""
+    def _delete_folders(self, where: Where) -> bool:
+        """Delete a conversation and what is beside it. False if there was none."""
         self._check_key(where.workspace)
-        with self._lock_conversation(where, alone=True):
-            self._check_state(where, was)
         # What is beside it first: if this process is killed in between, the conversation is still listed, and
         # can be deleted again. In the other order nobody would find what is left.
         for place in places_beside(where):
             if (self._folder(where) / HEAD).exists():
                 with self._lock_conversation(place, alone=True):  # not nested: they may share a lock
                     self._delete_folder(self._folder(place))
-        # The state is looked at again: somebody may have written while the folders beside it were deleted.
         with self._lock_conversation(where, alone=True):
-            self._check_state(where, was)
             return self._delete_folder(self._folder(where))
-
-    def _check_state(self, where: Where, was: bytes | None) -> None:
-        """Raise Conflict if there is a conversation whose state is not `was`. None allows any."""
-        if was is None:
-            return
-        conversation = self._conversation(where)
-        if conversation.head_file is not None:
-            check_head(where, conversation.head, expect=None, was=was)
 
     def _delete_folder(self, folder: Path) -> bool:
         """Take a folder out of sight at once, then remove what is in it. False if there was nothing."""

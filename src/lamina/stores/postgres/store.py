@@ -25,7 +25,7 @@ from psycopg import sql
 
 from lamina.errors import BadInput, Broken, StoreError, advise_on_version
 from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
-from lamina.stores.checks import check_open, check_where, check_withdrawal, check_workspace
+from lamina.stores.checks import check_open, check_where, check_workspace
 from lamina.stores.port import ListedConversation, Record, RecordPage, StoredHead, Where
 from lamina.stores.postgres import reads, writes
 from lamina.stores.postgres.connections import (
@@ -138,11 +138,6 @@ class PostgresStore(CheckedStore):
 
     async def _delete(self, where: Where) -> bool:
         delete = partial(writes.delete_conversation, where=where)
-        return await self._run(delete, where.conversation, hint="delete it again")
-
-    async def withdraw(self, where: Where, *, was: bytes) -> bool:
-        check_withdrawal(where, was)
-        delete = partial(writes.delete_conversation, where=where, was=was)
         return await self._run(delete, where.conversation, hint="delete it again")
 
     async def _replace_records(self, replacement: Replacement) -> StoredHead:

@@ -18,7 +18,7 @@ from psycopg import pq
 
 from lamina.errors import Damaged, StoreError
 from lamina.stores.checked import NewGroup, Replacement
-from lamina.stores.checks import check_digest, check_head, check_no_plain
+from lamina.stores.checks import check_digest, check_no_plain
 from lamina.stores.checksums import Checksums
 from lamina.stores.port import HEADER, Once, StoredHead, Where, places_beside
 from lamina.stores.postgres.connections import ConnectionCall, PostgresConnection, select_flag, select_row
@@ -207,16 +207,10 @@ _SET_STATE: LiteralString = """
     WHERE workspace = %(workspace)s AND name = %(conversation)s"""
 
 
-async def delete_conversation(call: ConnectionCall, where: Where, *, was: bytes | None = None) -> bool:
-    """Delete a conversation and what is beside it. False if there was none.
-
-    Without `was` it is deleted also if it is damaged, and so are records without a head.
-    """
+async def delete_conversation(call: ConnectionCall, where: Where) -> bool:
+    """Delete a conversation, also a damaged one or one without a head, and what is beside it."""
     names = names_of(where)
     row, has_records = await lock_head(call.connection, where, names)
-    if was is not None and row is not None:
-        head = await check_head_row(call.connection, where, row)
-        check_head(where, head, expect=None, was=was)
     if row is None and not has_records:
         return False
     steps = [(step, names) for step in _DELETE]

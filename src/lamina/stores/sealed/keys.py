@@ -6,9 +6,8 @@
 A key that can be guessed is refused here, before anything is sealed with it: there is no default key. These
 functions use the disk and the keyring directly: call them while a program starts. They know no stores.
 
-A passphrase becomes a key by Argon2id, or by scrypt where Argon2id is missing. What is needed to derive the
-same key again is in the store: method, salt, cost. The cost has bounds, so that a changed store cannot make a
-guess cheap, or opening the store endless.
+A passphrase becomes a key by scrypt, with a salt that the store keeps. The cost is fixed, so that a changed
+store cannot make a guess cheap, or opening the store endless.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import hmac
 import os
 import re
 import stat
@@ -25,8 +25,7 @@ from typing import Protocol, cast
 
 import msgspec
 
-from lamina.errors import BadInput, Tampered
-from lamina.stores.sealed.cipher import KEY, derive_key
+from lamina.errors import BadInput
 from lamina.stores.syncing import sync_folder
 
 VARIABLE = "LAMINA_KEY"
@@ -34,23 +33,24 @@ SERVICE = "lamina"
 SHORTEST = 12
 """Characters of a passphrase. The slow derivation does not help a shorter one."""
 
-GUESSABLE = frozenset(
-    "replacemebeforedeployment replaceme changeme changemenow changethis changeit password passwort "
-    "passphrase secret secretkey mysecret mysecretkey supersecret supersecretkey topsecret default "
-    "defaultkey test testkey testing example examplekey admin administrator letmein qwerty qwertyuiop "
-    "asdfghjkl iloveyou welcome monkey dragon sk encryptionkey masterkey yourkeyhere yoursecretkey "
-    "yoursecretkeyhere insertkeyhere todo none null correcthorsebatterystaple lamina laminakey "
-    "notasecret donotuse dontuse foobar foobarbaz abcdefghijkl abcdefghijklmnop".split()
+KNOWN = (
+    "replacemebeforedeployment",
+    "replaceme",
+    "changeme",
+    "password",
+    "secret",
+    "correcthorsebatterystaple",
 )
-"""Words from documentation and leaked lists, as letters alone: digits and signs around them do not help."""
+"""Words from documentation and leaked lists, as letters alone. A key that is one of them was never chosen."""
 
-ARGON2ID = "argon2id"
-SCRYPT = "scrypt"
+KEY = 32
 SALT = 16
+SCRYPT_MEMORY = 2**16
+"""In KiB: what each guess has to fill, about 0.2 seconds of a CPU. OWASP's second row for scrypt (2026)."""
 
 
 class Key(msgspec.Struct, frozen=True):
-    """32 secret bytes. `id` names them in a store without saying what they are."""
+    """32 secret bytes. `id` names them without saying what they are."""
 
     secret: bytes
 
@@ -59,14 +59,14 @@ class Key(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        return derive_key(self.secret, "lamina/key id/1", size=8).hex()
+        return hmac.digest(self.secret, b"lamina/key id/1", "sha256")[:8].hex()
 
     def __repr__(self) -> str:
         return f"Key({self.id})"
 
 
 class Passphrase(msgspec.Struct, frozen=True):
-    """Words that a person remembers. The store has salt, cost and commitment of the key derived from them."""
+    """Words that a person remembers. The store has the salt of the key that is derived from them."""
 
     text: str
 
@@ -169,7 +169,7 @@ def _decode_secret(text: str, place: str) -> bytes:
     text = text.strip()
     if not text:
         raise BadInput("it is empty", place=place, hint=_HOW)
-    if _letters_of(text) in GUESSABLE:
+    if _letters_of(text) in KNOWN:
         raise BadInput("it is a known default", place=place, hint=_HOW)
     if re.fullmatch(r"[0-9a-fA-F]{64}", text):
         return bytes.fromhex(text)
@@ -208,14 +208,14 @@ def _check_passphrase(text: str) -> None:
     except UnicodeEncodeError:
         raise BadInput("it holds a lone surrogate", place="passphrase", hint=hint) from None
     letters = _letters_of(text)
-    if letters in GUESSABLE or letters.startswith(("replaceme", "changeme")):
+    if letters in KNOWN or letters.startswith(("replaceme", "changeme")):
         raise BadInput("it is a known default", place="passphrase", hint=hint)
     length = len(text.strip())
     if length < SHORTEST:
         raise BadInput(f"{length} characters", place="passphrase", hint=hint)
-    if len(set(text)) < 6 or _repeats_itself(text) or _repeats_itself(letters):
-        raise BadInput("it repeats itself", place="passphrase", hint=hint)
-    if _follows_pattern(text):
+    steps = sum(abs(ord(after) - ord(before)) <= 1 for before, after in pairwise(text))
+    repeats_itself = letters != "" and letters in (letters + letters)[1:-1]
+    if len(set(text)) < 6 or text.isdigit() or repeats_itself or steps > len(text) // 2:
         raise BadInput("it follows a pattern", place="passphrase", hint=hint)
 
 
@@ -223,15 +223,13 @@ def _letters_of(text: str) -> str:
     return "".join(letter for letter in text.casefold() if letter.isalpha())
 
 
-def _repeats_itself(text: str) -> bool:
-    """Whether it is a shorter text several times: `passwordpassword`, the letters of "password password"."""
-    return text != "" and (text + text).find(text, 1) < len(text)
-
-
-def _follows_pattern(text: str) -> bool:
-    """Whether it has only digits, or mostly steps of one: 123456789012, abcdefghijklm."""
-    steps = sum(abs(ord(after) - ord(before)) <= 1 for before, after in pairwise(text))
-    return text.isdigit() or steps > len(text) // 2
+def derive_from_passphrase(passphrase: Passphrase, salt: bytes) -> bytes:
+    """The 32 bytes of a passphrase. Slow on purpose: run it in a worker thread."""
+    r = 8  # scrypt needs 128 * n * r bytes
+    text = passphrase.text.encode()
+    return hashlib.scrypt(
+        text, salt=salt, n=SCRYPT_MEMORY, r=r, p=2, maxmem=256 * SCRYPT_MEMORY * r, dklen=KEY
+    )
 
 
 def _check_mode(status: os.stat_result, place: str) -> None:
@@ -262,76 +260,3 @@ class _Keyring(Protocol):
     def get_password(self, service: str, user: str, /) -> str | None: ...
 
     def set_password(self, service: str, user: str, value: str, /) -> None: ...
-
-
-class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What one guess costs: memory in KiB, passes over it, parallel lanes."""
-
-    memory: int = 65_536
-    passes: int = 3
-    lanes: int = 4
-
-    def __post_init__(self) -> None:
-        """Raise BadInput for a cost that is too cheap to protect anything, or that no machine could pay."""
-        memory_is_fine = 19_456 <= self.memory <= 1_048_576
-        passes_are_fine = 2 <= self.passes <= 64
-        lanes_are_fine = 1 <= self.lanes <= 16
-        if not memory_is_fine or not passes_are_fine or not lanes_are_fine:
-            hint = "memory 19456 to 1048576 KiB, 2 to 64 passes, 1 to 16 lanes"
-            raise BadInput(f"{self!r}", place="cost", hint=hint)
-
-
-class Derivation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a key is derived from a passphrase; not secret. scrypt takes its memory from `cost` too."""
-
-    method: str
-    salt: bytes
-    cost: Cost
-
-
-def derivation(cost: Cost) -> Derivation:
-    """How a new key is to be derived, with a random salt."""
-    method = ARGON2ID if _has_argon2id() else SCRYPT
-    return Derivation(method=method, salt=os.urandom(SALT), cost=cost)
-
-
-def derive(passphrase: Passphrase, how: Derivation) -> Key:
-    """Derive the key. Slow on purpose: run it in a worker thread."""
-    if len(how.salt) < SALT or how.method not in {ARGON2ID, SCRYPT}:
-        raise Tampered(f"a key derivation {how.method!r} that no release has written")
-    text = passphrase.text.encode()
-    if how.method == ARGON2ID:
-        return Key(_argon2id(text, how))
-    return Key(_scrypt(text, how))
-
-
-def _argon2id(text: bytes, how: Derivation) -> bytes:
-    """Derive a key with Argon2id, which needs memory, so that special hardware gains little."""
-    from cryptography.hazmat.primitives.kdf.argon2 import Argon2id  # noqa: PLC0415 - not in every build
-
-    cost = how.cost
-    kdf = Argon2id(
-        salt=how.salt, length=KEY, iterations=cost.passes, lanes=cost.lanes, memory_cost=cost.memory
-    )
-    return kdf.derive(text)
-
-
-def _scrypt(text: bytes, how: Derivation) -> bytes:
-    """Memory: scrypt needs 128 * n * r bytes. With r = 8, n is the KiB, rounded down to a power of two."""
-    n = 1 << (how.cost.memory.bit_length() - 1)
-    r = 8
-    return hashlib.scrypt(text, salt=how.salt, n=n, r=r, p=1, maxmem=256 * n * r, dklen=KEY)
-
-
-def _has_argon2id() -> bool:
-    """Whether this build of `cryptography` has Argon2id: older ones, and some of OpenSSL, do not."""
-    try:
-        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
-        from cryptography.hazmat.primitives.kdf.argon2 import Argon2id  # noqa: PLC0415
-    except ImportError:
-        return False
-    try:
-        Argon2id(salt=bytes(SALT), length=KEY, iterations=1, lanes=1, memory_cost=8)
-    except UnsupportedAlgorithm:
-        return False
-    return True

@@ -1,34 +1,31 @@
 """Encryption around any store: `Sealed(store, key)` is a store, and the store within sees no plain byte.
 
-Every group is sealed, chained and written with its head in one append of the store within. Every read is
+Every group is sealed, chained and written with its state in one append of the store within. Every read is
 verified before anything of it is returned. `Sealed` never skips a record, never reads plain ones, and never
 mistakes a wrong key for an empty history. It does not know what records hold.
 
-A deletion marks the card, deletes the records, then drops the card. The mark destroys the data keys. If the
-rest is interrupted, the mark tells the next reader that nobody tampered with the conversation, and the next
-writer that the deletion has to be finished first.
+It does not notice that a conversation or the whole store was removed, or put back as it was once: nothing in
+the store could tell that from what its owner did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from functools import partial
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from weakref import WeakValueDictionary
 
 import anyio
 import msgspec
-from msgspec.structs import replace
+from anyio import to_thread
 
-from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered
+from lamina.errors import BadInput, Conflict, Damaged, Reused, Tampered, WrongKey
 from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
-from lamina.stores.checks import check_workspace
-from lamina.stores.paging import attempts, every_conversation, retry_overtaken
+from lamina.stores.paging import attempts, every_conversation
 from lamina.stores.port import (
-    OWN_PREFIXES,
+    HEADER,
     ListedConversation,
     Once,
-    OwnName,
     Record,
     RecordPage,
     Rekeyable,
@@ -38,129 +35,231 @@ from lamina.stores.port import (
     Where,
     places_beside,
 )
-from lamina.stores.sealed.cards import Cards, OpenCard, withdraw
-from lamina.stores.sealed.documents import Card, mark_deleting
-from lamina.stores.sealed.keys import Cost, Key, Passphrase
-from lamina.stores.sealed.reader import (
-    EVERYTHING,
-    NO_CARD,
-    NOTHING,
-    VerifiedPage,
-    VerifiedReader,
-    name_conversation,
-    read_whole_records,
-    run_by_size,
+from lamina.stores.sealed.ciphers import (
+    GENESIS,
+    ID,
+    ConversationCipher,
+    RootCipher,
+    SealedRecord,
+    new_header,
+    open_header,
 )
-from lamina.stores.sealed.records import MOST_RECORDS, SealedState, seal_record, seal_state
-from lamina.stores.sealed.vault import HASHED, Vault
-
-INDEX = Where("\0index", "workspaces")
-"""A sealed conversation of lamina's own, which names every workspace. No caller can name it."""
-
-_LAST_RECORD = RecordSelection(last=1)
+from lamina.stores.sealed.keys import Key, Passphrase
 
 NEVER = 2**62
 """More records than a conversation can have. Expecting so many finds a repeated group and writes nothing."""
+
+MOST_CIPHERS = 4096
+"""Conversations whose ciphers are remembered, so that they need not be derived again."""
+
+RESCUE = "restore it from a backup, or keep what can be read: lamina conversations rescue NAME"
 
 
 class Sealed(CheckedStore):
     """A store that encrypts what it gets, and writes it to the store within.
 
-    `keys` are the ring: any of them may be needed to read, and the header says which one wraps new data keys.
-    `create` allows a header to be made if there is none: once, for a new store. `names` is "hashed" or
-    "plain": the names of workspaces and conversations in the store within. `bucket` pads bodies to a multiple
-    of so many bytes.
+    `create` allows a header to be made if there is none: once, for a new store.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        keys: Key | Passphrase | Sequence[Key | Passphrase],
-        *,
-        create: bool = False,
-        names: str = HASHED,
-        bucket: int = 1,
-        cost: Cost | None = None,
-    ) -> None:
-        if bucket < 1:
-            raise BadInput(f"{bucket!r}", place="bucket", hint="give a number of bytes, 1 for no padding")
-        if isinstance(keys, Key | Passphrase):
-            keys = [keys]
+    def __init__(self, store: Store, key: Key | Passphrase, *, create: bool = False) -> None:
+        if not isinstance(key, Key | Passphrase):
+            hint = "give one Key or Passphrase; to change it, copy: lamina conversations copy --new-key-file"
+            raise BadInput(f"a {type(key).__name__}", place="key", hint=hint)
         self.store = store
-        self.vault = Vault(store, keys, create=create, names=names, cost=cost or Cost())
-        self.cards = Cards(store, self.vault)
-        self.reader = VerifiedReader(store, self.vault, self.cards)
-        self._deletion = Deletion(store, self.vault, self.cards, self.reader)
-        self.bucket = bucket
-        self._noted_workspaces: set[str] = set()
-        self._names: dict[tuple[str, str, int], str] = {}
+        self._key = key
+        self._create = create
+        self._root: RootCipher | None = None
+        self._ciphers: dict[Where, ConversationCipher] = {}
+        self._unlocking = anyio.Lock()
         # A lock lives as long as a writer holds it or waits for it.
         self._locks: WeakValueDictionary[Where, anyio.Lock] = WeakValueDictionary()
 
+    async def unlock(self) -> RootCipher:
+        """Read the header, and prove that the key is the one that wrote it. A new store gets one."""
+        async with self._unlocking:
+            if self._root is None:
+                page = await self.store.read(HEADER, last=0)
+                if page.head.is_empty:
+                    await self._make_header()
+                    page = await self.store.read(HEADER, last=0)
+                self._root = await to_thread.run_sync(open_header, page.head.state, self._key)
+            return self._root
+
+    async def inner(self, where: Where) -> Where:
+        """Where a conversation stands in the store within."""
+        return (await self._cipher(where)).inner
+
+    async def _make_header(self) -> None:
+        """Write the header of a new store. If another process is first, its header is used."""
+        if not self._create:
+            hint = (
+                "open it without a key if it is a plain store, give create=True if it is a new one; "
+                "if it was sealed, restore it from a backup"
+            )
+            raise WrongKey("this store is not sealed, or its header is gone", hint=hint)
+        header = await to_thread.run_sync(new_header, self._key)
+        with suppress(Conflict):
+            await self.store.append(HEADER, [b""], expect=0, state=header)
+
+    async def _cipher(self, where: Where) -> ConversationCipher:
+        if where not in self._ciphers:
+            root = self._root or await self.unlock()
+            if len(self._ciphers) >= MOST_CIPHERS:
+                self._ciphers.clear()
+            self._ciphers[where] = root.conversation(where)
+        return self._ciphers[where]
+
     async def _read_page(self, where: Where, selection: RecordSelection) -> RecordPage:
-        page = await self.reader.read(where, selection)
-        records = tuple(Record(seq=record.seq, body=record.body) for record in page.records)
-        return RecordPage(records=records, head=page.state.head)
+        page = await self._read_sealed(where, selection)
+        return RecordPage(records=tuple(sealed.record for sealed in page.records), head=page.head)
+
+    async def _read_sealed(self, where: Where, selection: RecordSelection) -> SealedPage:
+        """Read and verify. The store within may hide, repeat, reorder or replace what it was given."""
+        cipher = await self._cipher(where)
+        with _naming(where):
+            page = await self._read_within(cipher.inner, selection)
+            head, last_id = cipher.open_state(page.head)
+            places = selection.places(head.count)
+            if [record.seq for record in page.records] != list(places):
+                raise Tampered("records are missing, or the store returned others")
+            records = [cipher.open_record(record) for record in page.records]
+            _check_chain(records, head.count, last_id)
+        return SealedPage(head=head, last_id=last_id, sealed_state=page.head.state, records=records)
+
+    async def _read_within(self, inner: Where, selection: RecordSelection) -> RecordPage:
+        if selection.at is not None:
+            return await self.store.read(inner, at=selection.at, limit=selection.limit)
+        if selection.last is not None:
+            return await self.store.read(inner, last=selection.last, limit=selection.limit)
+        return await self.store.read(inner, after=selection.after, limit=selection.limit)
 
     async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
         """As the port says. The counts are those of the store within; `read` verifies them."""
-        await self.vault.unlock()
-        counts = await self.count_within(self.vault.names.inner_workspace(workspace))
-        changes = await self.count_within(self.vault.names.card_workspace(workspace))
+        root = await self.unlock()
         conversations: list[ListedConversation] = []
-        for inner_name, count in counts.items():
-            name = await self._name_of(workspace, inner_name, changes.get(inner_name))
-            if name and name > after:
-                conversations.append(ListedConversation(conversation=name, count=count))
-        await self._check_none_missing(workspace, changes.keys() - counts.keys())
+        async for listed in every_conversation(self.store, root.inner_workspace(workspace)):
+            name = root.open_name(workspace, listed.conversation)
+            if name > after:
+                conversations.append(ListedConversation(conversation=name, count=listed.count))
         conversations.sort(key=lambda listed: listed.conversation)
         return conversations[:limit]
 
     async def _delete(self, where: Where) -> bool:
         """As the port says. What is beside it goes first, so that nothing deleted can be found."""
-        await self.delete_beside(where)
-        return await self._delete_one(where)
-
-    async def delete_beside(self, where: Where) -> None:
-        """Delete what is beside a conversation: its search index, and its record, which has its title."""
         for place in places_beside(where):
-            if await self.cards.read(place, fresh=True) is not None:
-                await self._delete_one(place)
+            await self.store.delete(await self.inner(place))
+        return await self.store.delete(await self.inner(where))
 
-    async def _delete_one(self, where: Where) -> bool:
-        async with self.lock(where):
-            return await self._deletion.delete(where)
+    async def _append_group(self, group: NewGroup) -> StoredHead:
+        """Append a group. If another process was first, all is read again."""
+        where = group.where
+        async with self._lock(where):
+            for _ in attempts(where.conversation):
+                page = await self._read_sealed(where, RecordSelection(last=0))
+                try:
+                    head = group.head_after(page.head)
+                except Conflict as conflict:
+                    # A group that was added before succeeds again, whatever its writer expects.
+                    return await self._find_repeated(group, conflict)
+                with suppress(Conflict):
+                    return await self._write_group(group, page, head)
+        raise AssertionError  # the attempts end in an error
 
-    async def unfinished_deletions(self, workspace: str) -> Sequence[str]:
-        """The conversations of a workspace whose deletion was interrupted: their keys are gone already.
+    async def _write_group(self, group: NewGroup, page: SealedPage, new_head: StoredHead) -> StoredHead:
+        """Seal a group and append it, if the conversation is still as it was read."""
+        where = group.where
+        cipher = await self._cipher(where)
+        bodies: list[bytes] = []
+        last_id = page.last_id
+        for seq, body in enumerate(group.records, page.head.count):
+            own_id = os.urandom(ID)
+            bodies.append(cipher.seal_record(seq, last_id, own_id, body))
+            last_id = own_id
+        state = cipher.seal_state(new_head, last_id)
+        with _naming(where):
+            stored = await self.store.append(
+                cipher.inner,
+                bodies,
+                expect=page.head.count,
+                was=page.sealed_state,
+                once=_hide_once(cipher, group.once),
+                state=state,
+            )
+        if stored.state != state:  # the key was used before, and nothing was written
+            return await self._repeated_head(where, stored)
+        return new_head
 
-        Whoever deletes such a conversation again, or begins a new one under its name, finishes that.
+    async def _find_repeated(self, group: NewGroup, conflict: Conflict) -> StoredHead:
+        """The head of a group that was added before; raises the conflict if it was not."""
+        if group.once is None:
+            raise conflict
+        cipher = await self._cipher(group.where)
+        try:
+            with _naming(group.where):
+                once = _hide_once(cipher, group.once)
+                stored = await self.store.append(cipher.inner, [], expect=NEVER, once=once)
+        except Conflict:
+            raise conflict from None
+        return await self._repeated_head(group.where, stored)
+
+    async def _repeated_head(self, where: Where, stored: StoredHead) -> StoredHead:
+        """The count of the first time, with the state of now. The store within could have made it up."""
+        page = await self._read_sealed(where, RecordSelection(last=0))
+        if stored.count > page.head.count:
+            problem = f"an idempotency key names {stored.count} records, which are not there"
+            raise Tampered(problem, conversation=where.conversation)
+        return StoredHead(count=stored.count, state=page.head.state)
+
+    async def _replace_records(self, replacement: Replacement) -> StoredHead:
+        """Change bodies in place, for a text that has to go. A record keeps its id, so its neighbours hold.
+
+        Whoever can write to the store within and has an old copy can put that record back: it has the same
+        id. Copied into a store with another key, nothing opens the old copy.
         """
-        check_workspace(workspace)
-        await self.vault.unlock()
-        names: list[str] = []
-        for inner_name in await self.count_within(self.vault.names.card_workspace(workspace)):
-            named_card = await self.cards.named_card(workspace, inner_name)
-            if named_card is not None and named_card.is_deleting:
-                names.append(named_card.name)
-        return sorted(names)
+        where = replacement.where
+        if not isinstance(self.store, Rekeyable):
+            raise BadInput("it cannot replace records", place="store", hint="copy into a store that can")
+        cipher = await self._cipher(where)
+        async with self._lock(where):
+            for _ in attempts(where.conversation):
+                page = await self._read_sealed(where, RecordSelection(at=tuple(sorted(replacement.bodies))))
+                if not page.sealed_state:
+                    replacement.raise_missing()
+                head = replacement.head_after(page.head)
+                bodies = {
+                    old.record.seq: cipher.seal_record(
+                        old.record.seq, old.before, old.id, replacement.bodies[old.record.seq]
+                    )
+                    for old in page.records
+                }
+                with suppress(Conflict), _naming(where):
+                    await self.store.replace(
+                        cipher.inner,
+                        bodies,
+                        expect=head.count,
+                        was=page.sealed_state,
+                        state=cipher.seal_state(head, page.last_id),
+                    )
+                    return head
+        raise AssertionError  # the attempts end in an error
 
     async def rescue(self, where: Where) -> Sequence[Record]:
         """The records of a damaged conversation that are what was written, in their order.
 
         Each is verified by itself. What was cut off, or put back to an older copy, nobody can see here.
         """
-        open_card = await self.cards.read(where)
-        if open_card is None:
-            return ()
-        inner = self.vault.inner(where)
+        cipher = await self._cipher(where)
         if isinstance(self.store, Rescuable):
-            sealed_records = await self.store.rescue(inner)
+            sealed_records = await self.store.rescue(cipher.inner)
         else:
-            sealed_records = (await self.store.read(inner)).records
-        return read_whole_records(open_card, sealed_records)
+            sealed_records = (await self.store.read(cipher.inner)).records
+        records: list[Record] = []
+        for sealed_record in sealed_records:
+            with suppress(Tampered):
+                records.append(cipher.open_record(sealed_record).record)
+        return records
 
-    def lock(self, where: Where) -> anyio.Lock:
+    def _lock(self, where: Where) -> anyio.Lock:
         """The lock between the writers of this process. Between processes the store within decides."""
         lock = self._locks.get(where)
         if lock is None:
@@ -168,312 +267,48 @@ class Sealed(CheckedStore):
             self._locks[where] = lock
         return lock
 
-    async def workspaces(self) -> Sequence[str]:
-        """Every workspace that ever had a conversation, lamina's own among them."""
-        page = await self.reader.read(INDEX, EVERYTHING)
-        workspaces: list[str] = []
-        for record in page.records:
-            name = record.body.decode()
-            if name.startswith(OWN_PREFIXES):
-                name = OwnName(name)
-            workspaces.append(name)
-        return workspaces
 
-    async def count_within(self, workspace: str) -> dict[str, int]:
-        """The names in a workspace of the store within, and how many records each has."""
-        conversations = every_conversation(self.store, workspace)
-        return {listed.conversation: listed.count async for listed in conversations}
+class SealedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Verified records, the head that the caller sees, and the state as the store within has it."""
 
-    async def _name_of(self, workspace: str, inner_name: str, changes: int | None) -> str:
-        """The name of a conversation; "" if it was deleted meanwhile, or is being deleted.
-
-        `changes` is how often its card was changed. A card that is marked for deletion was changed once more,
-        maybe by a process that was killed right after.
-        """
-        if changes is not None and (workspace, inner_name, changes) in self._names:
-            return self._names[workspace, inner_name, changes]
-        named_card = await self.cards.named_card(workspace, inner_name)
-        if named_card is None:
-            # Its card may have been dropped since the list was made. Then its records are gone too.
-            inner = Where(self.vault.names.inner_workspace(workspace), inner_name)
-            page = await self.store.read(inner, last=0)
-            if page.head.is_empty:
-                return ""
-            named_card = await self.cards.named_card(workspace, inner_name)
-        if named_card is None:
-            raise Tampered(NO_CARD, conversation=inner_name)
-        if named_card.is_deleting:
-            return ""
-        if changes is not None:
-            self._names[workspace, inner_name, changes] = named_card.name
-        return named_card.name
-
-    async def _check_none_missing(self, workspace: str, inner_names: Iterable[str]) -> None:
-        """Look at cards without records: the reader raises if the records were there once."""
-        for inner_name in inner_names:
-            named_card = await self.cards.named_card(workspace, inner_name)
-            if named_card is not None and not named_card.is_deleting:
-                await self.reader.read(Where(workspace, named_card.name), NOTHING)
-
-    async def _append_group(self, group: NewGroup) -> StoredHead:
-        """Append a group. If the bytes of the store within have changed meanwhile, all is read again."""
-        where = group.where
-        previous_state = b""
-        async with self.lock(where):
-            for _ in attempts(where.conversation):
-                page = await self._read_end(where)
-                if previous_state and page.sealed_state == previous_state:
-                    raise Tampered(
-                        "the store refuses the state that it has just returned",
-                        conversation=where.conversation,
-                    )
-                previous_state = page.sealed_state
-                hidden_once = self._hide_once(where, group.once)
-                try:
-                    head = group.head_after(page.state.head)
-                except Conflict as conflict:
-                    # A group that was added before succeeds again, whatever its writer expects.
-                    return await self._find_repeated(where, hidden_once, conflict)
-                with suppress(Conflict):  # another process was first
-                    return await self._write_group(group, page, head, once=hidden_once)
-        raise AssertionError  # the attempts end in an error
-
-    async def _replace_records(self, replacement: Replacement) -> StoredHead:
-        """Change bodies in place, for a text that has to go. A record keeps its id, so the links hold.
-
-        Whoever can write to the store within and has an old copy can put that record back: it has the same
-        id. After `rekey` and `finish` no key opens that copy.
-        """
-        where = replacement.where
-        bodies = replacement.bodies
-        store = require_rekeyable(self.store)
-        async with self.lock(where):
-            for _ in attempts(where.conversation):
-                page = await self.reader.read(where, RecordSelection(at=tuple(sorted(bodies))))
-                if page.card_in_use is None:
-                    replacement.raise_missing()
-                head = replacement.head_after(page.state.head)
-                newest = page.card_in_use.newest
-                sealed_bodies: dict[int, bytes] = {}
-                for record in page.records:
-                    body = bodies[record.seq]
-                    sealed_bodies[record.seq], _ = seal_record(
-                        newest, record.seq, record.before, body, bucket=self.bucket, own=record.id
-                    )
-                state = replace(page.state, body=head.state, generation=newest.number)
-                with suppress(Conflict):  # another process was first
-                    await store.replace(
-                        self.vault.inner(where),
-                        sealed_bodies,
-                        expect=page.state.count,
-                        was=page.sealed_state,
-                        state=seal_state(newest, state, bucket=self.bucket),
-                    )
-                    return head
-        raise AssertionError  # the attempts end in an error
-
-    async def _read_end(self, where: Where) -> VerifiedPage:
-        """The end of a conversation. If it has no card, one is made first.
-
-        A deletion that another process began is finished first: that process may have been killed.
-        The last record is read too: it may need a newer data key, before the state does.
-        """
-        page = await self.reader.read(where, _LAST_RECORD)
-        for _ in attempts(where.conversation):
-            if page.open_card is None or not page.open_card.is_deleting:
-                break
-            await self._deletion.finish(where, page.open_card)
-            page = await self.reader.read(where, _LAST_RECORD)
-        if page.open_card is None:
-            # The workspace first: a rotation of keys finds cards by their workspaces, and must not miss one.
-            await self._note_workspace(where.workspace)
-            await self.cards.make(where)
-            page = await self.reader.read(where, _LAST_RECORD)
-        return page
-
-    async def _write_group(
-        self, group: NewGroup, page: VerifiedPage, new_head: StoredHead, *, once: Once | None
-    ) -> StoredHead:
-        """Seal a group and append it, if the conversation is still as it was read."""
-        where = group.where
-        open_card = page.open_card
-        if open_card is None:
-            raise _deleted_error(where)
-        sealed_group = await self._seal_group(open_card, page.state, group.records, new_head.state)
-        try:
-            head = await self.store.append(
-                self.vault.inner(where),
-                sealed_group.records,
-                expect=page.state.count,
-                was=page.sealed_state,
-                once=once,
-                state=sealed_group.sealed_state,
-            )
-        except Reused as error:
-            raise name_conversation(error, where) from None
-        if head.state != sealed_group.sealed_state:  # the key was used before, and nothing was written
-            return await self._repeated_head(where, head)
-        self.reader.remember_end(where, open_card, sealed_group.state)
-        # Not before the append: a card that says `begun` beside no records means that they were cut off.
-        if not open_card.card.begun:
-            await self.cards.change(where, _mark_begun)
-        return new_head
-
-    async def _seal_group(
-        self, open_card: OpenCard, previous: SealedState, records: Sequence[bytes], state: bytes
-    ) -> SealedGroup:
-        """Seal a group, in a thread if it is large, so that other tasks go on."""
-        size = sum(map(len, records)) + len(state)
-        seal = partial(seal_group, open_card, previous, records, state, bucket=self.bucket)
-        return await run_by_size(size, seal)
-
-    async def _find_repeated(self, where: Where, once: Once | None, conflict: Conflict) -> StoredHead:
-        """The answer to an idempotency key that the store within knows; raises `conflict` without one."""
-        if once is None:
-            raise conflict
-        try:
-            head = await self.store.append(self.vault.inner(where), [], expect=NEVER, once=once)
-        except Conflict:
-            raise conflict from None
-        except Reused as error:
-            raise name_conversation(error, where) from None
-        return await self._repeated_head(where, head)
-
-    async def _repeated_head(self, where: Where, head: StoredHead) -> StoredHead:
-        """The count of the first time, with the state of now."""
-        page = await self.reader.read(where, NOTHING)
-        if not page.exists:
-            raise _deleted_error(where)
-        if head.count > page.state.count:
-            problem = "an idempotency key answers with records that are not there"
-            raise Tampered(problem, conversation=where.conversation)
-        return StoredHead(count=head.count, state=page.state.body)
-
-    def _hide_once(self, where: Where, once: Once | None) -> Once | None:
-        """The idempotency key for the store within: hashes that say nothing about key and digest."""
-        if once is None:
-            return None
-        key = self.vault.hash_once(where, "key", once.key).hex()
-        digest = self.vault.hash_once(where, "digest", once.key, once.digest)
-        return Once(key=key, digest=digest)
-
-    async def _note_workspace(self, workspace: str) -> None:
-        """Add a workspace to the index, once."""
-        if workspace == INDEX.workspace or workspace in self._noted_workspaces:
-            return
-        name = workspace.encode()
-        await self._append_group(
-            NewGroup(where=INDEX, records=(name,), once=Once(key=workspace, digest=name))
-        )
-        self._noted_workspaces.add(workspace)
-
-
-class SealedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A group as the store within gets it, and the state that it sets."""
-
-    records: list[bytes]
+    head: StoredHead
+    last_id: bytes
     sealed_state: bytes
-    state: SealedState
+    records: Sequence[SealedRecord]
 
 
-def seal_group(
-    open_card: OpenCard, previous: SealedState, records: Sequence[bytes], body: bytes, *, bucket: int
-) -> SealedGroup:
-    """Seal records that follow `previous`, and the state after them, whose content is `body`."""
-    newest = open_card.newest
-    count = previous.count + len(records)
-    if count - open_card.card.data[-1].since > MOST_RECORDS:
-        raise StoreError(
-            f"its data key has sealed {MOST_RECORDS:,} records", hint="give it a new one: rekey()"
-        )
-    sealed_records: list[bytes] = []
-    link = previous.link
-    for seq, record in enumerate(records, previous.count):
-        sealed_record, link = seal_record(newest, seq, link, record, bucket=bucket)
-        sealed_records.append(sealed_record)
-    state = SealedState(count=count, link=link, body=body, generation=newest.number)
-    sealed_state = seal_state(newest, state, bucket=bucket)
-    return SealedGroup(records=sealed_records, sealed_state=sealed_state, state=state)
+def _check_chain(records: Sequence[SealedRecord], count: int, last_id: bytes) -> None:
+    """Raise Tampered if a record does not continue the one before it, or is not the last.
+
+    Of a run in the middle nobody knows which records stand around it.
+    """
+    ids = {sealed.record.seq: sealed.id for sealed in records}
+    ids[-1] = GENESIS
+    for sealed in records:
+        seq = sealed.record.seq
+        if ids.get(seq - 1, sealed.before) != sealed.before:
+            raise Tampered(f"record {seq} does not continue the one before it")
+        if seq == count - 1 and sealed.id != last_id:
+            raise Tampered(f"record {seq} is not the last that was written")
 
 
-def require_rekeyable(store: Store) -> Rekeyable:
-    """The store within, whose records can be replaced; StoreError if they cannot."""
-    if not isinstance(store, Rekeyable):
-        hint = "copy the conversations into a store that can"
-        raise StoreError(f"{type(store).__name__} cannot replace records", hint=hint)
-    return store
-
-
-def _mark_begun(open_card: OpenCard) -> Card | None:
-    """The card, with the mark that records were written; None if it has it."""
-    if open_card.card.begun:
+def _hide_once(cipher: ConversationCipher, once: Once | None) -> Once | None:
+    """An idempotency key as the store within sees it."""
+    if once is None:
         return None
-    return replace(open_card.card, begun=True)
+    return Once(key=cipher.hide(once.key.encode()).hex(), digest=cipher.hide(b"digest", once.digest))
 
 
-def _deleted_error(where: Where) -> StoreError:
-    return StoreError("it was deleted meanwhile", conversation=where.conversation, hint="try again")
-
-
-class Deletion:
-    """Deletes conversations of one store. The caller holds the lock of the conversation."""
-
-    def __init__(self, store: Store, vault: Vault, cards: Cards, reader: VerifiedReader) -> None:
-        self._store = store
-        self._vault = vault
-        self._cards = cards
-        self._reader = reader
-
-    async def delete(self, where: Where) -> bool:
-        """Delete a conversation with its card. False if there is none."""
-        open_card = await self._cards.read(where, fresh=True)
-        if open_card is None:
-            return await self._delete_orphans(where)
-        if open_card.is_deleting:
-            await self.finish(where, open_card)
-            return True
-        if not open_card.card.begun and await self._is_empty(where):
-            return False  # another writer is making it
-        marked_card = await self._cards.change(where, lambda now: mark_deleting(now.card))
-        if marked_card is not None:  # else another process was faster
-            await self.finish(where, marked_card)
-        return True
-
-    async def finish(self, where: Where, marked_card: OpenCard) -> None:
-        """Delete the records and the card of a conversation whose card is marked.
-
-        Several processes may do this at once, and one of them may be slow. Each step is made only if nothing
-        has changed since the look before it, so nobody deletes what was begun under the same name meanwhile.
-        """
-        inner = self._vault.inner(where)
-
-        async def finish_once() -> None:
-            state = await self._state_within(inner)
-            open_card = await self._cards.read(where, fresh=True)
-            if open_card is None or open_card.card.id != marked_card.card.id:
-                return
-            await withdraw(self._store, inner, was=state)
-            await self._cards.drop(where, open_card.card)
-
-        await retry_overtaken(finish_once, where.conversation)
-        self._reader.forget_end(where)
-
-    async def _delete_orphans(self, where: Where) -> bool:
-        """Delete records that have no card, so that the name can be used again. False if there are none."""
-        inner = self._vault.inner(where)
-        state = await self._state_within(inner)
-        try:
-            return await withdraw(self._store, inner, was=state)
-        except Conflict:
-            return False  # another writer is making it
-
-    async def _is_empty(self, where: Where) -> bool:
-        page = await self._store.read(self._vault.inner(where), last=0)
-        return page.head.is_empty
-
-    async def _state_within(self, inner: Where) -> bytes | None:
-        """The state that a conversation has in the store within; None if it cannot be read any more."""
-        try:
-            return (await self._store.read(inner, last=0)).head.state
-        except Damaged:
-            return None
+@contextmanager
+def _naming(where: Where) -> Iterator[None]:
+    """Name the conversation in an error as the caller knows it, and say how to save what is left."""
+    try:
+        yield
+    except Damaged as damage:
+        named = Damaged(damage.problem, conversation=where.conversation, hint=damage.hint)
+        named.whole = damage.whole
+        raise named from None
+    except Reused as error:
+        raise Reused(error.problem, conversation=where.conversation, hint=error.hint) from None
+    except Tampered as error:
+        raise Tampered(error.problem, conversation=where.conversation, hint=error.hint or RESCUE) from None

@@ -30,7 +30,7 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 
 from lamina.errors import BadInput, Damaged, StoreError
 from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
-from lamina.stores.checks import check_open, check_where, check_withdrawal, check_workspace
+from lamina.stores.checks import check_open, check_where, check_workspace
 from lamina.stores.port import ListedConversation, Record, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import tables
 from lamina.stores.sqlite.connections import (
@@ -138,10 +138,6 @@ class SqliteStore(CheckedStore):
     async def bodies(self, workspace: str, names: Sequence[str]) -> Mapping[str, Sequence[bytes]]:
         check_workspace(workspace)
         return await self._read(tables.read_bodies, workspace=workspace, names=tuple(names))
-
-    async def withdraw(self, where: Where, *, was: bytes) -> bool:
-        check_withdrawal(where, was)
-        return await self._erase(tables.delete_conversation, where=where, was=was)
 
     async def _replace_records(self, replacement: Replacement) -> StoredHead:
         return await self._write(tables.replace_records, replacement=replacement)

@@ -15,7 +15,6 @@ from lamina.errors import Damaged, StoreError
 from lamina.stores.checked import NewGroup, RecordSelection, Replacement
 from lamina.stores.checks import (
     check_digest,
-    check_head,
     check_key,
     check_no_plain,
     is_sealed_name,
@@ -122,17 +121,9 @@ def replace_records(connection: SqliteConnection, replacement: Replacement) -> S
     return head
 
 
-def delete_conversation(connection: SqliteConnection, where: Where, *, was: bytes | None = None) -> bool:
-    """Delete a conversation and what is beside it. False if there was none.
-
-    Without `was` it is deleted also if it is damaged.
-    """
+def delete_conversation(connection: SqliteConnection, where: Where) -> bool:
+    """Delete a conversation, also a damaged one, and what is beside it. False if there was none."""
     _check_key(connection, where.workspace)
-    if was is not None:
-        conversation = _load_conversation(connection, where)
-        if conversation is None:
-            return False
-        check_head(where, conversation.head, expect=None, was=was)
     if not _delete_one(connection, where):
         return False
     for place in places_beside(where):
