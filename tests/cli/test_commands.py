@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lamina.cli import COMMANDS
+from lamina.cli import COMMANDS, FORMER
 from lamina.dialects import DIALECTS
 from tests.cli.running import BRIEF, HELLO, LONGER, SHORT, long_session, run, saved, shell
 from tools.cli_help import PAGE, outdated, rewritten
@@ -90,7 +90,7 @@ def test_help_and_version_import_nothing_but_the_command_line(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["tools"], "there is no command tools any more: `load_tools` in the settings names"),
+        (["tools"], f"there is no command tools any more: {FORMER['tools']}; see lamina --help"),
         (["frob"], f"unknown command 'frob'; use one of {', '.join(COMMANDS)}; see lamina --help"),
         (["--frob"], "unrecognized arguments: --frob; see lamina --help"),
         (["fit"], "the following arguments are required: FILE; see lamina fit --help"),
