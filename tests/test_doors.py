@@ -41,8 +41,7 @@ PARSERS = frozenset(
 """Calls that raise RecursionError for nesting that is deep enough."""
 
 NOT_FROM_OUTSIDE = {
-    "conversations/erasing.py:_erase_session_state": "a state that reading the talk has decoded before",
-    "conversations/erasure_targets.py": "its _UNREADABLE has RecursionError",
+    "conversations/erasing.py": "its _UNREADABLE has RecursionError, and states were decoded before",
     "gateway/request_bodies.py:_find_values": "one string, which has no depth",
     "gateway/supervised.py:main": "settings that the supervisor wrote",
     "gateway/server.py:create_worker_app": "settings that the first process wrote for its workers",

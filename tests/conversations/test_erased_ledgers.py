@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from lamina import Ledger
-from lamina.conversations.erased_records import erase_log, strip_ledger
-from lamina.conversations.erasure_targets import ErasureTarget, digest_saying
+from lamina.conversations.erased_records import ErasureTarget, digest_saying, erase_log, strip_ledger
 from lamina.core import Cut
 from lamina.core.values import Digest, Fold, Form, LedgerLine, Ref, Reminder
 from lamina.formats.codec import decode, encode

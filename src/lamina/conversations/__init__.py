@@ -10,8 +10,8 @@
   was sent and what came back: every door notes it with a `recorder`, `record_writer` makes its records, with
   `bodies`; `recorded_log`, `answer_bodies` and `costs` read them. `uncut_requests` says what requests would
   have cost without lamina, and `lost_caches` what a cache lost.
-- `listing`, `exporting`, `deleting`, `erasing` and `retention` are behind `lamina conversations`. Of an
-  erasure `erasure_targets` says what goes, and `erased_records` what stands there instead.
+- `listing`, `exporting`, `deleting`, `erasing` and `retention` are behind `lamina conversations`. `erasing`
+  has the table of places where a message stands, and `erased_records` what stands there instead.
 
 The doors are above: `lamina.wrapped`, `lamina.sessions`, `lamina.gateway`, `lamina.adapters`.
 """

@@ -1,9 +1,8 @@
-"""Erases segments from the records of a conversation: from its log, bodies, answers, ledgers and states.
+"""Erases segments from records: from a log, from ledgers, and from the bytes of a body.
 
 In a log such a segment stays as one that says "[erased]". In a body its block loses what it says
 (`dialects.spoken`), and every other byte stays. Such a piece is marked (`record.ERASED`), so that nobody
-takes the body for the bytes that left. A stream, or an answer that is packed, goes as a whole: its text is
-spread over it.
+takes the body for the bytes that left.
 
 Nothing is stored here: the new bodies of records are returned, by their place.
 """
@@ -11,25 +10,59 @@ Nothing is stored here: the new bodies of records are returned, by their place.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import chain
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any, NamedTuple, NewType
 
 import msgspec
 
-from lamina.conversations.erasure_targets import ErasureTarget, StoredTalk
-from lamina.conversations.record import ERASED, PIECE
+from lamina.conversations.record import ERASED, PIECE, ConversationRecord
 from lamina.conversations.request_digests import RequestDigests
-from lamina.conversations.store import ConversationState, find_title
-from lamina.core.hashing import stem_of
+from lamina.core.hashing import digest, parts_digest, stem_of
 from lamina.core.kinds import KINDS, Kinds
 from lamina.core.recall import identify_segments
-from lamina.core.values import Cut, Ledger, Part, Ref, Segment, Text, ToolCall, ToolResult
+from lamina.core.text.characters import WHITE_SPACE
+from lamina.core.values import Ledger, Part, Ref, Segment, Text, ToolCall, ToolResult
+from lamina.core.wording import text_of
 from lamina.dialects.origins import NO_ORIGIN, ORIGIN, read_origin
-from lamina.dialects.spoken import ERASED_TEXT, erase_segments
+from lamina.dialects.spoken import ERASED_TEXT
 from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
 from lamina.stores.port import RecordPage
+
+Saying = NewType("Saying", str)
+"""What somebody said, and in which role: the same in an answer and in every later request."""
+
+
+def digest_saying(segment: Segment) -> Saying:
+    """What a segment says. Ids do not count, nor blanks around it, which a client may cut off."""
+    text = text_of(segment.parts, data=True).strip(WHITE_SPACE)
+    if text:
+        return Saying(digest((segment.role, text)))
+    return Saying(parts_digest(segment.role, segment.parts))
+
+
+class ErasureTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """What has to go: `sayings` are the segments, and `stems` their names in ledgers.
+
+    `keys` are the handles of those that were named, and `texts` is what they say, to look for at the end.
+    `messages` is how many of these the client has. `call_ids` are the ids of calls that go.
+    """
+
+    sayings: frozenset[Saying]
+    stems: frozenset[str]
+    keys: frozenset[str]
+    texts: frozenset[str]
+    messages: int
+    call_ids: frozenset[str]
+
+    def select(self, segments: Iterable[Segment]) -> list[Segment]:
+        """Those of some segments that have to go."""
+        return [segment for segment in segments if digest_saying(segment) in self.sayings]
+
+    def spares(self, *refs: Ref) -> bool:
+        """Whether none of these names in a ledger is of a segment that goes."""
+        return self.stems.isdisjoint(map(stem_of, refs))
 
 
 def read_segments(page: RecordPage) -> Iterator[tuple[int, Segment]]:
@@ -55,15 +88,16 @@ def erase_lost_segments(page: RecordPage, living: RequestDigests) -> dict[int, b
     return dict.fromkeys(lost, ERASED)
 
 
-def erase_log(page: RecordPage, target: ErasureTarget) -> dict[int, bytes]:
+def erase_log(page: RecordPage, target: ErasureTarget, kinds: Kinds = KINDS) -> dict[int, bytes]:
     """The records of a log that have to change: the segments themselves, and what holds a copy of them."""
     bodies: dict[int, bytes] = {}
     placed = list(read_segments(page))
     going = target.select(segment for _, segment in placed)
-    blocks = [msgspec.json.encode(block) for block in map(_read_block, going) if block is not None]
+    origins = (read_origin(segment) or NO_ORIGIN for segment in going)
+    blocks = [msgspec.json.encode(origin.block) for origin in origins if origin.block is not None]
     for place, segment in placed:
         if target.select([segment]):
-            erased = _erase_segment(segment)
+            erased = _erase_segment(segment, kinds)
         else:
             erased = _drop_copies(segment, target, blocks)
         if erased is not segment:
@@ -75,28 +109,14 @@ def erase_log(page: RecordPage, target: ErasureTarget) -> dict[int, bytes]:
     return bodies
 
 
-def _read_block(segment: Segment) -> Any:
-    """What a message of the provider has of a segment; None if it is the whole message, or of no provider."""
-    return (read_origin(segment) or NO_ORIGIN).block
-
-
-def _erase_segment(segment: Segment, kinds: Kinds = KINDS) -> Segment:
+def _erase_segment(segment: Segment, kinds: Kinds) -> Segment:
     """The segment without what it says. A summary covers nothing any more, so it is written again."""
-    key = segment.key
     kind = kinds.get(segment.kind)
     # The key of an attachment is the name of a file. A caller's own kind may be an attachment: whoever erases
     # does not have the caller's table.
-    if kind is None or kind.attachment:
-        key = ""
-    return msgspec.structs.replace(
-        segment,
-        parts=tuple(map(_erase_part, segment.parts)),
-        key=key,
-        attrs={},
-        meta={},
-        covers=(),
-        beside=(),
-    )
+    key = "" if kind is None or kind.attachment else segment.key
+    parts = tuple(map(_erase_part, segment.parts))
+    return msgspec.structs.replace(segment, parts=parts, key=key, attrs={}, meta={}, covers=(), beside=())
 
 
 def _erase_part(part: Part) -> Part:
@@ -130,7 +150,7 @@ def _erase_pin(body: bytes, target: ErasureTarget) -> bytes:
     except RecursionError:  # a pin has no depth
         return body
     match fields:
-        case {"control": {"type": "pin", "key": str(ref)}} if stem_of(Ref(ref)) in target.stems:
+        case {"control": {"type": "pin", "key": str(ref)}} if not target.spares(Ref(ref)):
             fields["control"]["key"] = ""
             return msgspec.json.encode(fields)
     return body
@@ -141,112 +161,21 @@ def strip_ledger(ledger: Ledger, target: ErasureTarget) -> Ledger:
 
     If there is nothing of that kind, it is the same object.
     """
+    spares = target.spares
+    cuts = (cut if spares(Ref(cut.first)) else msgspec.structs.replace(cut, first="") for cut in ledger.cuts)
     stripped = msgspec.structs.replace(
         ledger,
-        lines={ref: line for ref, line in ledger.lines.items() if _stays(target, ref)},
-        folds=tuple(fold for fold in ledger.folds if _stays(target, *fold.covers, *fold.replaced_by)),
-        reminders=tuple(each for each in ledger.reminders if _stays(target, each.before, *each.sources)),
-        cuts=tuple(_strip_cut(cut, target) for cut in ledger.cuts),
-        repairs={ref: what for ref, what in ledger.repairs.items() if _stays(target, ref)},
-        promoted=tuple(ref for ref in ledger.promoted if _stays(target, ref)),
-        bound={ref: prefix for ref, prefix in ledger.bound.items() if _stays(target, ref)},
+        lines={ref: line for ref, line in ledger.lines.items() if spares(ref)},
+        folds=tuple(fold for fold in ledger.folds if spares(*fold.covers, *fold.replaced_by)),
+        reminders=tuple(each for each in ledger.reminders if spares(each.before, *each.sources)),
+        cuts=tuple(cuts),
+        repairs={ref: what for ref, what in ledger.repairs.items() if spares(ref)},
+        promoted=tuple(filter(spares, ledger.promoted)),
+        bound={ref: prefix for ref, prefix in ledger.bound.items() if spares(ref)},
     )
     if stripped == ledger:
         return ledger
     return stripped
-
-
-def _stays(target: ErasureTarget, *refs: Ref) -> bool:
-    return target.stems.isdisjoint(map(stem_of, refs))
-
-
-def _strip_cut(cut: Cut, target: ErasureTarget) -> Cut:
-    if _stays(target, Ref(cut.first)):
-        return cut
-    return msgspec.structs.replace(cut, first="")
-
-
-def erase_state(talk: StoredTalk, target: ErasureTarget) -> ConversationState:
-    """The state of a recorded conversation without what was made of the segments; the same if nothing was."""
-    stored = talk.state
-    exchanges = [
-        exchange
-        for exchange, turns in zip(stored.exchanges, talk.exchanges, strict=True)
-        if target.sayings.isdisjoint(spoken.saying for spoken in turns)
-    ]
-    everything = chain.from_iterable(talk.logs)
-    going = (spoken.segment for spoken in everything if spoken.saying in target.sayings)
-    title = stored.title
-    if title and any(find_title([segment]) == title for segment in going):
-        title = ERASED_TEXT
-    ledger = strip_ledger(stored.ledger, target)
-    state = msgspec.structs.replace(stored, title=title, exchanges=tuple(exchanges), ledger=ledger)
-    if state == stored:
-        return stored
-    return state
-
-
-def erase_record(talk: StoredTalk, target: ErasureTarget) -> dict[int, bytes]:
-    """The records of what was sent and what came back that have to change."""
-    patches = _PiecePatches(talk)
-    bodies = erase_log(talk.record_page, target)
-    for body in talk.bodies:
-        going = target.select(body.log)
-        erased = erase_segments(body.tree, going)
-        if erased is not body.tree:
-            patches.add(body.pieces, find_patches(body.text, body.tree, erased))
-        elif going and body.sort == "answer":  # no block of it can be told from the rest
-            bodies |= dict.fromkeys(body.pieces, ERASED)
-    for place, ledger in talk.ledgers.items():
-        stripped = strip_ledger(ledger, target)
-        if stripped is not ledger:
-            bodies[place] = ERASED + msgspec.json.encode(stripped.dump())
-    return bodies | patches.apply()
-
-
-class _PiecePatches:
-    """Patches of bodies, as patches of the pieces that the bodies are made of and have in common."""
-
-    def __init__(self, talk: StoredTalk) -> None:
-        self._record = talk.record
-        self._by_piece: dict[int, set[JsonPatch]] = {}
-
-    def add(self, pieces: Sequence[int], patches: Iterator[JsonPatch]) -> None:
-        for patch in patches:
-            begin = 0
-            for place in pieces:
-                size = len(self._record.piece(place) or b"")
-                start = max(patch.start - begin, 0)
-                stop = min(patch.stop - begin, size)
-                if start < stop:
-                    # What stands there instead is put where the value began.
-                    text = b""
-                    if patch.start >= begin:
-                        text = patch.text
-                    self._by_piece.setdefault(place, set()).add(JsonPatch(start, stop, text))
-                begin += size
-
-    def apply(self) -> dict[int, bytes]:
-        """The pieces that change, with what is left of them."""
-        bodies: dict[int, bytes] = {}
-        for place, patches in self._by_piece.items():
-            piece = self._record.piece(place) or b""
-            parts: list[bytes] = []
-            end = 0
-            for patch in sorted(patches):
-                if patch.start < end:  # the same bytes, read from another body
-                    end = max(end, patch.stop)
-                    continue
-                parts += (piece[end : patch.start], patch.text)
-                end = patch.stop
-            bodies[place] = ERASED + b"".join((*parts, piece[end:]))
-        return bodies
-
-
-_BLANKS = re.compile(rb"[ \t\r\n]*")
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]|[^\[\]{}"]+', re.DOTALL)
-_SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^,\]} \t\r\n]+', re.DOTALL)
-_TEXT = msgspec.json.Decoder(str)
 
 
 class JsonPatch(NamedTuple):
@@ -257,62 +186,85 @@ class JsonPatch(NamedTuple):
     text: bytes
 
 
+class PiecePatches:
+    """Patches of bodies, as patches of the pieces that the bodies are made of and have in common."""
+
+    def __init__(self, record: ConversationRecord) -> None:
+        self._record = record
+        self._by_piece: dict[int, set[JsonPatch]] = {}
+
+    def add(self, pieces: Sequence[int], patches: Iterable[JsonPatch]) -> None:
+        for patch in patches:
+            begin = 0
+            for place in pieces:
+                size = len(self._record.piece(place) or b"")
+                start = max(patch.start - begin, 0)
+                stop = min(patch.stop - begin, size)
+                if start < stop:
+                    # What stands there instead is put where the value began.
+                    text = patch.text if patch.start >= begin else b""
+                    self._by_piece.setdefault(place, set()).add(JsonPatch(start, stop, text))
+                begin += size
+
+    def apply(self) -> dict[int, bytes]:
+        """The pieces that change, with what is left of them."""
+        bodies: dict[int, bytes] = {}
+        for place, patches in self._by_piece.items():
+            piece = self._record.piece(place) or b""
+            parts: list[bytes] = [ERASED]
+            end = 0
+            for patch in sorted(patches):
+                if patch.start >= end:  # otherwise the same bytes, read from another body
+                    parts += (piece[end : patch.start], patch.text)
+                end = max(end, patch.stop)
+            bodies[place] = b"".join((*parts, piece[end:]))
+        return bodies
+
+
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}:,]|[^\[\]{}:," \t\r\n]+', re.DOTALL)
+_TEXT = msgspec.json.Decoder(str)
+
+
 def find_patches(text: bytes, before: Any, after: Any) -> Iterator[JsonPatch]:
     """The patches that make `after` of a text that says `before`. Values that are the same object stay.
 
     In `{"a": [1, 2]}` the change of 2 into 0 is `JsonPatch(10, 11, b"0")`.
     """
-    yield from _compare(text, _skip_blanks(text, 0), before, after)
+    tokens = _TOKEN.finditer(text)
+    yield from _compare(next(tokens), tokens, before, after)
 
 
-def _compare(text: bytes, start: int, before: Any, after: Any) -> Iterator[JsonPatch]:
-    if after is before:
-        return
+def _compare(
+    first: re.Match[bytes], tokens: Iterator[re.Match[bytes]], before: Any, after: Any
+) -> Iterator[JsonPatch]:
+    """Read the value that begins with a token, up to its end."""
     is_same_object = isinstance(before, dict) and isinstance(after, dict) and list(before) == list(after)
     is_same_list = isinstance(before, list) and isinstance(after, list) and len(before) == len(after)
-    if not is_same_object and not is_same_list:
-        yield JsonPatch(start, _find_end(text, start), msgspec.json.encode(after))
+    if after is before or not (is_same_object or is_same_list):
+        end = _find_end(first, tokens)
+        if after is not before:
+            yield JsonPatch(first.start(), end, msgspec.json.encode(after))
         return
-    for key, place in _list_members(text, start):
-        yield from _compare(text, place, before[key], after[key])
+    numbers = count()
+    for token in tokens:
+        if token[0] in (b"]", b"}"):
+            return
+        if token[0] == b",":
+            continue
+        value = token
+        key: str | int = next(numbers)
+        if is_same_object:
+            key = _TEXT.decode(token[0])
+            next(tokens)  # the colon
+            value = next(tokens)
+        yield from _compare(value, tokens, before[key], after[key])
 
 
-def _list_members(text: bytes, start: int) -> Iterator[tuple[Any, int]]:
-    """The members of an object by name, or of a list by number, each with where its value begins."""
-    is_object = text.startswith(b"{", start)
-    place = _skip_blanks(text, start + 1)
-    number = 0
-    while not text.startswith((b"]", b"}"), place):
-        key: str | int = number
-        if is_object:
-            name_end = _find_end(text, place)
-            key = _TEXT.decode(text[place:name_end])
-            place = _skip_blanks(text, _skip_blanks(text, name_end) + 1)
-        yield key, place
-        place = _skip_blanks(text, _find_end(text, place))
-        if text.startswith(b",", place):
-            place = _skip_blanks(text, place + 1)
-        number += 1
-
-
-def _find_end(text: bytes, start: int) -> int:
-    """Where the value ends that begins here."""
-    if not text.startswith((b"{", b"["), start):
-        scalar = _SCALAR.match(text, start)
-        assert scalar is not None  # noqa: S101 - the text was decoded before
-        return scalar.end()
-    depth = 0
-    for token in _TOKEN.finditer(text, start):
-        if token[0] in (b"{", b"["):
-            depth += 1
-        elif token[0] in (b"}", b"]"):
-            depth -= 1
-            if not depth:
-                return token.end()
-    return len(text)
-
-
-def _skip_blanks(text: bytes, start: int) -> int:
-    blanks = _BLANKS.match(text, start)
-    assert blanks is not None  # noqa: S101 - it matches nothing too
-    return blanks.end()
+def _find_end(first: re.Match[bytes], tokens: Iterator[re.Match[bytes]]) -> int:
+    """Where the value ends that begins with a token."""
+    token, depth = first, 0
+    while True:
+        depth += (token[0] in (b"[", b"{")) - (token[0] in (b"]", b"}"))
+        if not depth:
+            return token.end()
+        token = next(tokens)

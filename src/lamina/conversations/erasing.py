@@ -1,36 +1,63 @@
 """Deletes messages of a conversation everywhere: log, record, digests, ledgers, forks and search index.
 
-A message is named by its key; `find_messages` finds the keys of those that say a text. Records are replaced
-in place and never removed, so nothing else moves. `erasure_targets` says what goes, `erased_records` what
-stands there instead. At the end the text is looked for in all that is stored: what could not be erased is an
-error that names the place.
+    place                                what of a message stands there           what is left
+    log of a session                     segments, pins, what copies a segment    "[erased]" under its id
+    state of a session, and of a record  ledger: lines, digests, reminders, cuts  what names none of it
+    state of a record                    title, hidden exchanges                  "[erased]"; the other ones
+    record: a request or an answer       blocks of a body                         the frame of each block
+    record: an answer as a stream        all of it: no block can be told          nothing
+    record: the ledger of a request      as in a state                            what names none of it
+    search index                         words                                    nothing: it is made again
+
+A message is named by its key; `find_messages` finds the keys of those that say a text. What lamina made of it
+is known by its sources and not by its words: digests and summaries name what they cover, a lowered form has
+its digest in the ledger, a recall names its key. So a word of the message that somebody else said, or that
+the API uses, stays where it is. Records are replaced in place and never removed, so nothing else moves. At
+the end the text is looked for in all that is stored: what could not be erased is an error that names it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.conversations.erased_records import erase_log, erase_record, erase_state, strip_ledger
-from lamina.conversations.erasure_targets import (
+from lamina.conversations.answer_bodies import is_stream, read_answer, unpack_answer
+from lamina.conversations.erased_records import (
     ErasureTarget,
-    StoredTalk,
-    choose_target,
-    find_by_text,
-    list_texts,
+    PiecePatches,
+    Saying,
+    digest_saying,
+    erase_log,
+    find_patches,
+    strip_ledger,
 )
 from lamina.conversations.listing import list_related_names
-from lamina.conversations.record import ERASED, PIECE
-from lamina.conversations.store import conversation_place, recorded_workspace
-from lamina.core.hashing import handle
+from lamina.conversations.record import ERASED, PIECE, Answered, ConversationRecord
+from lamina.conversations.recorded_log import decode_segments, find_dialect
+from lamina.conversations.store import (
+    ConversationState,
+    conversation_place,
+    decode_state,
+    find_title,
+    recorded_workspace,
+)
+from lamina.core.entries import pair_parts
+from lamina.core.hashing import handle, parts_digest, stem_of
+from lamina.core.recall import identify_segments
 from lamina.core.text.excerpts import to_one_line
 from lamina.core.text.json_text import DEEPEST_ARGUMENTS, decode_json
-from lamina.core.values import Ledger
-from lamina.core.wording import text_of
-from lamina.errors import BadInput, Conflict, NotErased, StoreError
+from lamina.core.values import Digest, Fold, Ledger, Ref, Reminder, Segment, ToolCall, ToolResult
+from lamina.core.wording import guard, text_of
+from lamina.dialects import DIALECTS
+from lamina.dialects.origins import ORIGIN
+from lamina.dialects.spoken import ERASED_TEXT, erase_segments
+from lamina.errors import BadInput, Conflict, LaminaError, NotErased, StoreError
+from lamina.fitting.recalls import RECALL, TURN_FIELDS
 from lamina.stores.paging import attempts, sweep_replaced
 from lamina.stores.port import RecordPage, Rekeyable, Store, Where, search_place
 
@@ -45,10 +72,21 @@ ENUMERATIONS = frozenset(
 _EXCERPT = 80
 """Characters of a message that are shown to tell it from others."""
 
+_HANDLE_LENGTH = 13
+"""Characters of a long name. A shorter one, which a client chose, may be a word of any text."""
+
 _IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+_IN_A_NAME = ", in the name of a field"
 
 _ERASURES = "erasures"
 """The field of a session's state that counts erasures since its last request. Sessions do not read it."""
+
+_TURN_FIELDS = {"openai_responses": "input", "gemini": "contents"}
+"""Where these dialects have their turns; all others have messages."""
+
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LaminaError, KeyError)
+"""What reading a body may raise that no dialect wrote, or that this release does not know."""
 
 
 class FoundMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,19 +112,19 @@ class ErasedMessage(msgspec.Struct, frozen=True, kw_only=True):
 async def find_messages(store: Store, workspace: str, name: str, text: str) -> list[FoundMessage]:
     """The messages of a conversation that say this text, in a word, a number, or the name of a field."""
     talk = await _read_talk(store, workspace, name)
-    messages: list[FoundMessage] = []
-    for spoken in find_by_text(talk, text):
-        segment = spoken.segment
-        excerpt = next(own_text for own_text in list_texts(segment) if text in own_text)
-        message = FoundMessage(
+    messages: dict[Saying, FoundMessage] = {}
+    for spoken in chain.from_iterable(talk.logs):
+        excerpt = next((words for words in _list_texts(spoken.segment) if text in words), None)
+        if excerpt is None or spoken.saying in messages:
+            continue
+        messages[spoken.saying] = FoundMessage(
             key=handle(spoken.content),
-            role=segment.role.value,
-            kind=segment.kind,
+            role=spoken.segment.role.value,
+            kind=spoken.segment.kind,
             text=to_one_line(excerpt, _EXCERPT),
             is_own=spoken.saying in talk.own,
         )
-        messages.append(message)
-    return messages
+    return list(messages.values())
 
 
 async def delete_message(
@@ -112,10 +150,8 @@ async def delete_message(
         _, changed = await _erase(store, store, Where(workspace, fork), target.keys)
         records += changed
     await sweep_replaced(store)
-    texts = target.texts
-    if text:
-        texts = frozenset((text,))
-    places = find_left_over(await _read_talk(store, workspace, name), texts)
+    texts = frozenset((text,)) if text else target.texts
+    places = _find_left_over(await _read_talk(store, workspace, name), texts)
     if places:
         raise NotErased(places, conversation=name, erased=target.messages)
     if not target.keys:
@@ -128,29 +164,30 @@ async def _erase(
     store: Store, writer: Rekeyable, where: Where, names: frozenset[str]
 ) -> tuple[ErasureTarget, int]:
     """Erase these messages from one conversation. Returns what went, and how many records changed."""
-    log_place = where
     record_place = conversation_place(recorded_workspace(where.workspace), where.conversation)
     for _ in attempts(where.conversation):
         talk = await _read_talk(store, where.workspace, where.conversation)
-        target = choose_target(talk, names)
+        target = _choose_target(talk, names)
         log_bodies = erase_log(talk.log_page, target)
         log_state = _erase_session_state(talk, target, has_changed=bool(log_bodies))
-        record_bodies = erase_record(talk, target)
+        record_bodies = _erase_record(talk, target)
         record_state = _erase_record_state(talk, target)
         # Nothing is written before all of it is known: a damaged record leaves the log as it is.
         try:
-            await _replace(writer, log_place, talk.log_page, log_bodies, log_state)
+            await _replace(writer, where, talk.log_page, log_bodies, log_state)
             await _replace(writer, record_place, talk.record_page, record_bodies, record_state)
         except Conflict:
             continue
-        await _delete_indexes(store, log_place, record_place)
+        for index in filter(None, map(search_place, (where, record_place))):
+            if (await store.read(index, last=0)).head.count:
+                await store.delete(index)
         return target, len(log_bodies) + len(record_bodies)
     raise AssertionError  # the attempts end in an error
 
 
-async def _read_talk(store: Store, workspace: str, name: str) -> StoredTalk:
+async def _read_talk(store: Store, workspace: str, name: str) -> _StoredTalk:
     record_place = conversation_place(recorded_workspace(workspace), name)
-    return StoredTalk(await store.read(Where(workspace, name)), await store.read(record_place))
+    return _StoredTalk(await store.read(Where(workspace, name)), await store.read(record_place))
 
 
 async def _replace(
@@ -161,14 +198,235 @@ async def _replace(
         await writer.replace(place, bodies, expect=page.head.count, was=page.head.state, state=state)
 
 
-async def _delete_indexes(store: Store, *places: Where) -> None:
-    """Delete the search indexes of a conversation. They are made again from what is left."""
-    for index in filter(None, map(search_place, places)):
-        if (await store.read(index, last=0)).head.count:
-            await store.delete(index)
+class _SpokenSegment(NamedTuple):
+    """A segment in a log, with its names there and what it says."""
+
+    ref: Ref
+    content: Digest
+    segment: Segment
+    saying: Saying
+
+    @property
+    def names(self) -> set[str]:
+        """Everything that it answers to."""
+        return {str(self.ref), handle(self.content), self.segment.key} - {""}
 
 
-def _erase_session_state(talk: StoredTalk, target: ErasureTarget, *, has_changed: bool) -> bytes | None:
+def _read_log(log: Iterable[Segment]) -> list[_SpokenSegment]:
+    return [_SpokenSegment(*named, digest_saying(named.segment)) for named in identify_segments(log)]
+
+
+class _StoredBody(NamedTuple):
+    """A recorded body: a request as it "came" or was "sent", or an "answer".
+
+    It has its pieces, their bytes, what these say as JSON, and its segments. `tree` is None if the text is
+    spread over a stream, packed, or no JSON.
+    """
+
+    sort: str
+    label: str
+    pieces: tuple[int, ...]
+    text: bytes
+    tree: Any
+    log: tuple[Segment, ...]
+
+
+class _StoredTalk:
+    """Everything that is stored of one conversation, read once: the log of a session, and its record."""
+
+    def __init__(self, log_page: RecordPage, record_page: RecordPage) -> None:
+        self.log_page = log_page
+        self.record_page = record_page
+        self.record = ConversationRecord()
+        self.record.read(item.body for item in record_page.records)
+        self.state = ConversationState()
+        if record_page.head.state:
+            self.state = decode_state(record_page.head.state)
+        self.session_ledger: Ledger | None = None
+        with suppress(*_UNREADABLE):  # a state that cannot be read is made anew
+            self.session_ledger = Ledger.load(msgspec.json.decode(log_page.head.state))
+        self.ledgers: dict[int, Ledger] = {}
+        for call in self.record.calls:
+            if call.request.ledger is not None:
+                self.ledgers[call.request.ledger] = self.record.ledger(call)
+        self.bodies = [*self._read_requests(), *self._read_answers()]
+        self.exchanges = [self._parse_turns(exchange.turns) for exchange in self.state.exchanges]
+        logged = decode_segments(item.body for item in log_page.records)
+        lowered = decode_segments(self.record.segments)
+        logs = (logged, lowered, *(body.log for body in self.bodies))
+        self.logs = [*map(_read_log, logs), *self.exchanges]
+        self.own = self._list_sayings("sent") - self._list_sayings("came")
+        """What no client has: what lamina put into requests, and calls of its own tools."""
+        self.own |= {spoken.saying for exchange in self.exchanges for spoken in exchange}
+
+    def _list_sayings(self, sort: str) -> set[Saying]:
+        return {digest_saying(segment) for body in self.bodies if body.sort == sort for segment in body.log}
+
+    def _read_requests(self) -> Iterator[_StoredBody]:
+        """The requests, without those of which every piece is in a later one: most often all but the last."""
+        covered: set[int] = set()
+        for call in reversed(self.record.calls):
+            for sort, pieces in (("came", call.came_pieces), ("sent", call.sent_pieces)):
+                if pieces is None or covered.issuperset(pieces):
+                    continue
+                covered.update(pieces)
+                text = self.record.join(pieces) or b""
+                tree = None
+                log: tuple[Segment, ...] = ()
+                with suppress(*_UNREADABLE):
+                    tree = msgspec.json.decode(text)
+                    log = find_dialect(call.request.dialect or self.state.dialect, tree).wire.parse(tree).log
+                yield _StoredBody(sort, f"request {call.request.id}", pieces, text, tree, log)
+
+    def _read_answers(self) -> Iterator[_StoredBody]:
+        for call in self.record.calls:
+            text = self.record.answer_body(call)
+            if not text or call.answer is None or call.answer_pieces is None:
+                continue
+            dialect = call.request.dialect or self.state.dialect
+            tree = _decode_whole(text, call.answer)
+            log: tuple[Segment, ...] = ()
+            with suppress(*_UNREADABLE):
+                if tree is None:
+                    log = read_answer(text, call.answer, dialect).segments
+                else:
+                    log = DIALECTS[dialect].answers.absorb(tree).segments
+            yield _StoredBody("answer", f"answer to {call.request.id}", call.answer_pieces, text, tree, log)
+
+    def _parse_turns(self, turns: Sequence[Any]) -> list[_SpokenSegment]:
+        """A hidden exchange as segments; nothing if its dialect cannot read it alone."""
+        request = {_TURN_FIELDS.get(self.state.dialect, TURN_FIELDS[0]): list(turns)}
+        with suppress(*_UNREADABLE):
+            return _read_log(find_dialect(self.state.dialect, request).wire.parse(request).log)
+        return []
+
+    def list_stored(self) -> Iterator[tuple[str, Any]]:
+        """Everything that is stored, as values with the places where they are."""
+        for label, page in (("log", self.log_page), ("record", self.record_page)):
+            yield f"state of the {label}", _decode(page.head.state)
+            for item in page.records:
+                if not item.body.startswith((PIECE, ERASED)):
+                    yield f"{label}, line {item.seq}", _decode(item.body)
+        for place, ledger in self.ledgers.items():
+            yield f"ledger in line {place}", ledger.dump()
+        for body in self.bodies:
+            value = body.tree
+            if value is None:
+                value = [_decode(body.text), *(text_of(segment.parts) for segment in body.log)]
+            yield body.label, value
+
+
+def _decode_whole(text: bytes, answer: Answered) -> Any:
+    """What an answer says that is one object; None if it is packed, or spread over a stream."""
+    if unpack_answer(text, answer.encoding) is not text or is_stream(text, answer.content_type):
+        return None
+    tree = _decode(text)
+    # Gemini without alt=sse sends its stream as one list.
+    return tree if isinstance(tree, dict) else None
+
+
+def _decode(body: bytes) -> Any:
+    """What a text says; the text itself if it is not JSON."""
+    try:
+        return msgspec.json.decode(body)
+    except _UNREADABLE:
+        return body.decode("utf-8", "replace")
+
+
+def _choose_target(talk: _StoredTalk, names: frozenset[str]) -> ErasureTarget:
+    """The segments with these names, and everything that lamina made of them."""
+    everything = list(chain.from_iterable(talk.logs))
+    messages = [spoken for spoken in everything if not names.isdisjoint(spoken.names)]
+    named_sayings = {spoken.saying for spoken in messages}
+    sayings: set[Saying] = set()
+    going = messages
+    derived = named_sayings
+    while not derived <= sayings:
+        sayings |= derived
+        going = [spoken for spoken in everything if spoken.saying in sayings]
+        derived = _find_derived(talk, going)
+    parts = [part for spoken in going for part in spoken.segment.parts]
+    return ErasureTarget(
+        sayings=frozenset(sayings),
+        stems=frozenset(stem_of(spoken.ref) for spoken in going),
+        keys=frozenset(handle(spoken.content) for spoken in messages),
+        texts=frozenset(text_of(spoken.segment.parts, data=True) for spoken in messages),
+        messages=len(named_sayings - talk.own),
+        call_ids=frozenset(part.id for part in parts if isinstance(part, ToolCall)),
+    )
+
+
+def _find_derived(talk: _StoredTalk, going: Sequence[_SpokenSegment]) -> set[Saying]:
+    """The segments that lamina made of some, or that a model asked lamina for."""
+    sayings = {spoken.saying for spoken in going}
+    stems = {stem_of(spoken.ref) for spoken in going}
+    names: set[str] = set().union(*(spoken.names for spoken in going))
+    quoted = _find_quotations(talk, stems, names)
+    derived: set[Saying] = set()
+    for log in talk.logs:
+        for spoken in log:
+            is_covering = not names.isdisjoint(spoken.segment.covers)
+            if is_covering or (spoken.saying in talk.own and quoted.are_in(spoken.segment)):
+                derived.add(spoken.saying)
+        for call, answer in _list_own_exchanges(log):
+            is_asked_for = not names.isdisjoint(_list_arguments(call.segment))
+            if call.saying in sayings or is_asked_for or quoted.are_in(answer.segment):
+                derived.update((call.saying, answer.saying))
+    for exchange in talk.exchanges:
+        exchanged = {spoken.saying for spoken in exchange}
+        if exchanged & (derived | sayings):
+            derived |= exchanged
+    return derived
+
+
+class _Quotations(NamedTuple):
+    """What lamina put into requests for some segments: digests of lowered forms, and texts and names."""
+
+    lowered: set[Digest]
+    texts: set[str]
+
+    def are_in(self, segment: Segment) -> bool:
+        """Whether a segment of lamina's own stands for one of them, names one, or is a digest of some."""
+        if parts_digest(segment.role, segment.parts) in self.lowered:
+            return True
+        text = text_of(segment.parts)
+        return any(quotation in text for quotation in self.texts)
+
+
+def _find_quotations(talk: _StoredTalk, stems: set[str], names: set[str]) -> _Quotations:
+    """What the ledgers say that was made of the segments with these stems; its keys are added to `names`."""
+    lowered: set[Digest] = set()
+    texts: set[str] = set()
+    for ledger in (talk.session_ledger or Ledger(), talk.state.ledger, *talk.ledgers.values()):
+        lowered.update(line.sent for ref, line in ledger.lines.items() if stem_of(ref) in stems)
+        sources_of: list[tuple[Fold | Reminder, Sequence[Ref]]] = [
+            *((fold, (*fold.covers, *fold.replaced_by)) for fold in ledger.folds),
+            *((reminder, reminder.sources) for reminder in ledger.reminders),
+        ]
+        for made, sources in sources_of:
+            if not stems.isdisjoint(map(stem_of, sources)):
+                names.add(made.key)
+                texts.update(map(guard, filter(None, (made.text, made.notes))))
+    texts.update(name for name in names if len(name) >= _HANDLE_LENGTH)
+    return _Quotations(lowered, texts)
+
+
+def _list_own_exchanges(log: Sequence[_SpokenSegment]) -> Iterator[tuple[_SpokenSegment, _SpokenSegment]]:
+    """The calls of lamina's own tools, each with its answer."""
+    first_parts = [next(iter(spoken.segment.parts), None) for spoken in log]
+    for call_at, answer_at in pair_parts(first_parts):
+        call = first_parts[call_at]
+        if isinstance(call, ToolCall) and call.name == RECALL.name:
+            yield log[call_at], log[answer_at]
+
+
+def _list_arguments(call: Segment) -> Iterable[str]:
+    """The values that a call gives to its tool."""
+    arguments = decode_json(text_of(call.parts), deepest=DEEPEST_ARGUMENTS)
+    return map(str, arguments.values()) if isinstance(arguments, dict) else ()
+
+
+def _erase_session_state(talk: _StoredTalk, target: ErasureTarget, *, has_changed: bool) -> bytes | None:
     """The state of a session without what was made of the message; None if nothing has to change.
 
     If records of its log have changed, its state does too: an open session writes only over the state that it
@@ -187,69 +445,94 @@ def _erase_session_state(talk: StoredTalk, target: ErasureTarget, *, has_changed
     return msgspec.json.encode(plain, order="deterministic")
 
 
-def _erase_record_state(talk: StoredTalk, target: ErasureTarget) -> bytes | None:
-    state = erase_state(talk, target)
-    if state is talk.state:
+def _erase_record_state(talk: _StoredTalk, target: ErasureTarget) -> bytes | None:
+    """The state of a record without what was made of the message; None if nothing has to change."""
+    stored = talk.state
+    exchanges = [
+        exchange
+        for exchange, turns in zip(stored.exchanges, talk.exchanges, strict=True)
+        if target.sayings.isdisjoint(spoken.saying for spoken in turns)
+    ]
+    title = stored.title
+    going = target.select(spoken.segment for spoken in chain.from_iterable(talk.logs))
+    if title and any(find_title([segment]) == title for segment in going):
+        title = ERASED_TEXT
+    ledger = strip_ledger(stored.ledger, target)
+    state = msgspec.structs.replace(stored, title=title, exchanges=tuple(exchanges), ledger=ledger)
+    if state == stored:
         return None
     return msgspec.json.encode(state)
 
 
-def find_left_over(talk: StoredTalk, texts: Collection[str]) -> list[str]:
+def _erase_record(talk: _StoredTalk, target: ErasureTarget) -> dict[int, bytes]:
+    """The records of what was sent and what came back that have to change."""
+    patches = PiecePatches(talk.record)
+    bodies = erase_log(talk.record_page, target)
+    for body in talk.bodies:
+        going = target.select(body.log)
+        erased = erase_segments(body.tree, going)
+        if erased is not body.tree:
+            patches.add(body.pieces, find_patches(body.text, body.tree, erased))
+        elif going and body.sort == "answer":  # no block of it can be told from the rest
+            bodies |= dict.fromkeys(body.pieces, ERASED)
+    for place, ledger in talk.ledgers.items():
+        stripped = strip_ledger(ledger, target)
+        if stripped is not ledger:
+            bodies[place] = ERASED + msgspec.json.encode(stripped.dump())
+    return bodies | patches.apply()
+
+
+def _find_left_over(talk: _StoredTalk, texts: Collection[str]) -> list[str]:
     """Where one of these texts still stands, such as `request r3: metadata.user_id`."""
     long_texts = [text for text in texts if len(text) >= LEAST]
+    # The name of a field may be a text by chance, such as `function`.
+    texts_in_names = [text for text in long_texts if _IDENTIFIER.fullmatch(text) is None]
     places: dict[str, None] = {}
-    if long_texts:
-        for label, value in _list_stored(talk):
-            for path in _find_paths(value, long_texts):
+    for label, value in talk.list_stored() if long_texts else ():
+        for path, words in _list_words(value):
+            if path.rpartition(".")[2].partition("[")[0] in ENUMERATIONS:
+                continue
+            sought = texts_in_names if path.endswith(_IN_A_NAME) else long_texts
+            if any(text in words for text in sought):
                 places[f"{label}: {path}"] = None
     return list(places)
 
 
-def _list_stored(talk: StoredTalk) -> Iterator[tuple[str, Any]]:
-    """Everything that is stored of a conversation, as values with the places where they are."""
-    for label, page in (("log", talk.log_page), ("record", talk.record_page)):
-        yield f"state of the {label}", _decode(page.head.state)
-        for item in page.records:
-            if not item.body.startswith((PIECE, ERASED)):
-                yield f"{label}, line {item.seq}", _decode(item.body)
-    for place, ledger in talk.ledgers.items():
-        yield f"ledger in line {place}", ledger.dump()
-    for body in talk.bodies:
-        if body.tree is None:
-            yield body.label, [_decode(body.text), *(text_of(segment.parts) for segment in body.log)]
-        else:
-            yield body.label, body.tree
+def _list_texts(segment: Segment) -> Iterator[str]:
+    """Every text of a segment: also names of fields, numbers, attributes, and what its caller noted on it.
+
+    Ids and the names of tools are none: they stay when the segment is erased.
+    """
+    yield text_of(segment.parts, data=True)
+    meta = {name: value for name, value in segment.meta.items() if name != ORIGIN}
+    values: list[Any] = [segment.key, segment.attrs, meta, msgspec.to_builtins(segment.beside)]
+    for part in segment.parts:
+        match part:
+            case ToolCall():
+                values.append(part.arguments)
+            case ToolResult():
+                values.append(msgspec.to_builtins(part.content))
+            case _:
+                values.append(msgspec.to_builtins(part))
+    for _, words in _list_words(values):
+        yield words
 
 
-def _decode(body: bytes) -> Any:
-    """What a text says; the text itself if it is not JSON."""
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return body.decode("utf-8", "replace")
-
-
-def _is_api_word(text: str) -> bool:
-    """Whether a text may be the name of a field by chance, such as `function`."""
-    return _IDENTIFIER.fullmatch(text) is not None
-
-
-def _find_paths(value: Any, texts: Sequence[str], path: str = "") -> Iterator[str]:
-    """The paths of strings, numbers and names of fields that have one of these texts in them."""
+def _list_words(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every string, number and name of a field in a value, each with its path. JSON in a string is read."""
     match value:
         case dict():
             for name, inner in value.items():
-                if any(text in name for text in texts if not _is_api_word(text)):
-                    yield f"{path}, in the name of a field"
-                elif name not in ENUMERATIONS:
-                    yield from _find_paths(inner, texts, f"{path}.{name}".lstrip("."))
+                yield f"{path}{_IN_A_NAME}", str(name)
+                yield from _list_words(inner, f"{path}.{name}".lstrip("."))
         case list() | tuple():
             for number, inner in enumerate(value):
-                yield from _find_paths(inner, texts, f"{path}[{number}]")
+                yield from _list_words(inner, f"{path}[{number}]")
         case str() if value.startswith(("{", "[")) and (
             inner := decode_json(value, deepest=DEEPEST_ARGUMENTS)
         ):
-            yield from _find_paths(inner, texts, path)
-        case str() | int() | float():
-            if any(text in str(value) for text in texts):
-                yield path
+            yield from _list_words(inner, path)
+        case None | bool():
+            return
+        case _:
+            yield path, str(value)
