@@ -74,6 +74,8 @@ class GatewayProcess:
                 _, writer = await asyncio.open_connection("127.0.0.1", self.port)
             except ConnectionRefusedError:
                 return
+            except ConnectionResetError:  # it was closed just now, with this in its queue
+                continue
             writer.close()
             await asyncio.sleep(0.02)
 

@@ -8,7 +8,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -18,16 +17,15 @@ from lamina.conversations.store import ConversationState
 from lamina.fitting import Policy
 from lamina.gateway import GatewaySettings
 from lamina.gateway.app import create_app
-from lamina.gateway.client_connection import ClientLink
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.server import GatewayServer, make_config
-from lamina.relay.client_request import LastHead
 from lamina.relay.config import UpstreamSettings
 from lamina.relay.conversation_index import LiveConversation
 from lamina.relay.fit_call import CallFitter
 from lamina.relay.journal import Journal
 from lamina.relay.sent_calls import SentCalls
-from lamina.relay.stream import AnswerWriter, Send
+from lamina.relay.stream import AnswerWriter
+from lamina.telemetry import CallTrace
 from tests.gateway.upstream_stub import Stub, run_stub
 
 
@@ -139,16 +137,24 @@ async def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     return False
 
 
-def make_link() -> ClientLink:
-    """A link of a server that reads and writes nothing."""
-    flow: Any = SimpleNamespace(write_paused=False, resume_reading=lambda: None)
-    return ClientLink(flow, LastHead(), join_writes=lambda: None, abort=lambda: None)
+class TakenAnswer:
+    """A client that takes everything. `pieces` are the parts of the body that it got."""
 
+    is_write_paused = False
 
-def make_writer(send: Send) -> AnswerWriter:
-    """A writer for a client that takes everything."""
-    link = make_link()
-    return AnswerWriter(send, link.flow, link.join_writes, link.abort)
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.writer = AnswerWriter(self, CallTrace())
+
+    async def send_head(self, *_: object, **__: object) -> None:
+        """Take a status and headers."""
+
+    async def send_body(self, piece: bytes, *, is_last: bool = False) -> None:
+        del is_last
+        self.pieces.append(piece)
+
+    def abort(self) -> None:
+        raise AssertionError("it takes everything")
 
 
 def make_conversation(**state: Any) -> LiveConversation:

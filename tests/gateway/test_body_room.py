@@ -6,22 +6,35 @@ import asyncio
 import gzip
 import zlib
 from collections.abc import Callable
-from typing import Any
 
 import brotli  # type: ignore[import-untyped]
 import pytest
 import zstandard
 
 from lamina.gateway import GatewaySettings
-from lamina.gateway.client_connection import SMALL, BodyRoom, BodyTicket, ClientConnection
+from lamina.gateway.client_bodies import SMALL, BodyRoom, BodyTicket, ClientBody
 from lamina.relay.refusals import Refusal
-from tests.gateway.running import make_link
 
 pytestmark = pytest.mark.anyio
 
 LARGE = 10 * SMALL
 FRAME = len(gzip.compress(bytes(SMALL), 0)) - SMALL
 """Bytes that gzip adds to a body which it only stores."""
+
+
+class Pieces:
+    """A body that comes in these pieces."""
+
+    wants_whole_body = False
+    body_is_complete = False
+    has_left = False
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = list(pieces)
+
+    async def read(self) -> bytes:
+        self.body_is_complete = len(self._pieces) == 1
+        return self._pieces.pop(0)
 
 
 async def hold(room: BodyRoom, size: int, until: asyncio.Event, entered: list[int]) -> None:
@@ -97,14 +110,11 @@ async def test_a_body_waits_for_the_room_that_it_takes_when_it_is_unpacked(
     unpacked: list[int] = []
     leave = asyncio.Event()
 
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": packed, "more_body": False}
-
     async def come() -> None:
         headers = [(b"content-encoding", encoding.encode())]
         if says_length:
             headers.append((b"content-length", str(len(packed)).encode()))
-        client = ClientConnection(receive, headers, GatewaySettings(body_bytes=LARGE // 2), make_link())
+        client = ClientBody(Pieces(packed), headers, GatewaySettings(body_bytes=LARGE // 2))
         with BodyTicket(room) as ticket:
             body = await client.unpack_body(await client.read_body(ticket), ticket)
             unpacked.append(len(body))
@@ -129,43 +139,29 @@ async def test_a_packed_body_that_is_small_waits_for_nobody(size: int, level: in
     packed = gzip.compress(b"x" * size, level)
     assert max(size, len(packed)) == SMALL
 
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": packed, "more_body": False}
-
     room = BodyRoom(SMALL, seconds=60)
     headers = [(b"content-encoding", b"gzip"), (b"content-length", b"%d" % len(packed))]
-    client = ClientConnection(receive, headers, GatewaySettings(), make_link())
+    client = ClientBody(Pieces(packed), headers, GatewaySettings())
     with BodyTicket(room) as ticket, BodyTicket(room) as other:
         await other.take(LARGE)
         assert len(await client.unpack_body(await client.read_body(ticket), ticket)) == size
 
 
 async def test_a_body_is_read_in_its_pieces_and_the_server_knows_that_nobody_waits_for_one() -> None:
-    messages = [
-        {"type": "http.request", "body": b"first ", "more_body": True},
-        {"type": "http.request", "body": b"last", "more_body": False},
-    ]
-
-    async def receive() -> Any:
-        return messages.pop(0)
-
-    link = make_link()
-    client = ClientConnection(receive, [], GatewaySettings(), link)
+    source = Pieces(b"first ", b"last")
+    client = ClientBody(source, [], GatewaySettings())
     with BodyTicket(BodyRoom(1_000, seconds=1)) as ticket:
         body = await client.read_body(ticket)
     assert body == b"first last"
-    assert link.wants_whole_body
+    assert source.wants_whole_body
 
 
 async def test_a_body_that_is_passed_on_in_its_pieces_is_waited_for_piece_by_piece() -> None:
-    async def receive() -> Any:
-        assert not link.wants_whole_body
-        return {"type": "http.request", "body": b"all", "more_body": False}
-
-    link = make_link()
+    source = Pieces(b"all")
     headers = [(b"transfer-encoding", b"chunked")]
-    client = ClientConnection(receive, headers, GatewaySettings(), link)
+    client = ClientBody(source, headers, GatewaySettings())
     with BodyTicket(BodyRoom(1_000, seconds=1)) as ticket:
         body = await client.open_body(ticket)
     assert not isinstance(body, (bytes, type(None)))
     assert [piece async for piece in body] == [b"all"]
+    assert not source.wants_whole_body

@@ -33,7 +33,7 @@ from lamina.relay.answer import RecallRelay
 from lamina.relay.calls import OutgoingRequest
 from lamina.relay.usage import UsageReader
 from tests.conversations import test_truncated_calls as truncated_calls
-from tests.gateway.running import RunningGateway, make_writer, settings_for
+from tests.gateway.running import RunningGateway, TakenAnswer, settings_for
 from tests.gateway.test_sdks import gateway_in_thread
 from tests.wrapped.scripted_api import APIS, Call, Said, ScriptedApi, Thought, scripted_api
 
@@ -586,19 +586,15 @@ async def relay_answers(
     dialect: Any, outgoing: OutgoingRequest | None, bodies: list[list[bytes]], content_type: str
 ) -> tuple[bytes, list[RecallExchange | None], OutgoingRequest | None]:
     """What the client gets of these answers, what is remembered of them, and what would be sent next."""
-    written: list[bytes] = []
-
-    async def send(message: Any) -> None:
-        written.append(message.get("body", b""))
-
+    taken = TakenAnswer()
     assert outgoing is not None
     fitter: Any = _Fitter()
-    relay = RecallRelay(fitter, make_writer(send), dialect, outgoing.own_names)
+    relay = RecallRelay(fitter, taken.writer, dialect, outgoing.own_names)
     for pieces in bodies:
         assert outgoing is not None
         answer: Any = _Answer(pieces, content_type)
         outgoing = await relay.relay(outgoing, answer, [], UsageReader(content_type.lower(), ""))
-    return b"".join(written), fitter.exchanges, outgoing
+    return b"".join(taken.pieces), fitter.exchanges, outgoing
 
 
 PLACE = RecallPlace(turns=1, segments=1, link=b"x")

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from lamina.dialects import Usage
-from lamina.gateway.server import JoinedWrites
 from lamina.relay import usage as usage_module
 from lamina.relay.answer import _HeldPieces
 from lamina.relay.calls import OutgoingRequest
 from lamina.relay.usage import UsageReader
 from tests.gateway.growing import dump, messages_request
-from tests.gateway.running import make_writer, run_gateway, settings_for
+from tests.gateway.running import TakenAnswer, run_gateway, settings_for
 from tests.gateway.upstream_stub import run_stub
 
 pytestmark = pytest.mark.anyio
@@ -45,30 +44,6 @@ async def test_near_a_cut_only_a_whole_answer_is_held_back(content_type: str, de
     assert reports == [9]
 
 
-def test_the_head_of_a_whole_answer_is_written_with_its_body() -> None:
-    class Transport:
-        def __init__(self) -> None:
-            self.written: list[bytes] = []
-
-        def write(self, data: bytes) -> None:
-            self.written.append(data)
-
-        def close(self) -> None:
-            self.written.append(b"closed")
-
-        def is_closing(self) -> bool:
-            return False
-
-    transport: Any = Transport()
-    joined = JoinedWrites(transport)
-    joined.write(b"head ")
-    assert transport.written == []
-    joined.write(b"body")
-    joined.write(b"more")
-    joined.close()
-    assert transport.written == [b"head body", b"more", b"closed"]
-
-
 async def test_an_answer_before_one_without_a_body_does_not_hold_that_one_back() -> None:
     async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway:
         host, port = gateway.url.removeprefix("http://").split(":")
@@ -97,10 +72,7 @@ async def test_an_answer_before_one_without_a_body_does_not_hold_that_one_back()
     ],
 )
 async def test_an_event_of_our_own_goes_on_counting(pieces: list[bytes], number: int) -> None:
-    async def send(_: Any) -> None:
-        pass
-
-    writer = make_writer(send)
+    writer = TakenAnswer().writer
     for piece in pieces:
         await writer.write(piece)
     assert writer.next_number == number

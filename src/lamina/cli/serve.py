@@ -38,7 +38,7 @@ exit status: 0 stopped, 2 settings that cannot be used, 4 a store that cannot be
 """
 
 INSTALL = "pip install 'lamina-context[run]'"
-_PACKAGES = ("starlette", "uvicorn", "httptools", "aiohappyeyeballs")
+_PACKAGES = ("uvicorn", "httptools", "aiohappyeyeballs")
 
 
 def _window_choice(text: str) -> int | str:

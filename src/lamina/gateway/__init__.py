@@ -5,7 +5,8 @@ The way of a request, module by module. Start reading in `exchange`:
     server ──▶ app ──▶ exchange ──▶ lamina.relay
 
 - `app` puts the gateway's own paths beside everything else, `server` puts both on a socket, and `serving` and
-  `supervisor` run it. `client_connection` reads from a client, and `request_bodies` decodes what it sent.
+  `supervisor` run it. `client_connection` speaks with a client, `client_bodies` reads what it sends, and
+  `request_bodies` decodes it.
 - `lamina.relay` has the rest of the way: it knows no socket. Its requests leave over an
   `upstream_connection`.
 - `metrics` counts for Prometheus, `inspection` shows the inspector, and `account` says what it all cost.

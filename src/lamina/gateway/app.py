@@ -1,4 +1,4 @@
-"""The gateway as an ASGI application: its own few paths, and everything else through `exchange`."""
+"""Answers the requests of clients: its own few paths here, and everything else through `exchange`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,16 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
-from lamina.gateway.client_connection import Receive
-from lamina.gateway.exchange import Send, answer_request
+from lamina.gateway.client_connection import ClientCall
+from lamina.gateway.exchange import answer_request
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.shared import Drain, Gateway
 from lamina.gateway.upstream_connection import UpstreamConnections
 from lamina.inspector.page_cookies import make_key
-from lamina.relay.client_request import Scope
 from lamina.relay.config import GatewaySettings
 from lamina.relay.journal import Journal, open_journal
 from lamina.relay.recording import record_lost_answers
@@ -33,6 +28,11 @@ from lamina.relay.routes import INSPECTOR, PROBES, is_below
 from lamina.relay.security import admit_visitor
 from lamina.relay.store_access import GatewayStore, StoreGone
 from lamina.relay.telemetry import open_telemetry
+
+if TYPE_CHECKING:
+    from lamina.gateway.inspection import InspectorPages
+
+OWN_PATHS = ("/healthz", "/readyz", "/metrics")
 
 PAGE_KEY_VARIABLE = "LAMINA_GATEWAY_PAGE_KEY"
 """Has the key for the inspector's cookies in the environment of worker processes, which share it."""
@@ -71,43 +71,11 @@ def create_app(
     app_environment = os.environ if environment is None else environment
     if journal is None:
         journal = open_journal(settings, app_environment, is_supervised=is_supervised)
-    return GatewayApp(_Shared(settings, app_environment, journal))
+    return GatewayApp(settings, app_environment, journal)
 
 
 class GatewayApp:
-    """Starlette answers the gateway's own paths. All other requests go by it, straight to the exchange."""
-
-    def __init__(self, shared: _Shared) -> None:
-        self._shared = shared
-        self.settings = shared.settings
-        self.drain = shared.drain
-        self._pages = Starlette(
-            routes=[
-                Route("/healthz", shared.health),
-                Route("/readyz", shared.ready),
-                Route("/metrics", shared.write_metrics),
-            ],
-            lifespan=shared.run,
-        )
-        self._own_paths = frozenset(("/healthz", "/readyz", "/metrics"))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in self._own_paths:
-            await self._pages(scope, receive, send)
-            return
-        path = scope["path"]
-        if scope["method"] == "HEAD" and path in PROBES:
-            await Response(status_code=200)(scope, receive, send)
-            return
-        if self._shared.settings.inspect and is_below(path, INSPECTOR):
-            with self.drain.running_page():
-                await self._shared.inspect(scope, receive, send)
-            return
-        await answer_request(self._shared.started_gateway(), scope, receive, send)
-
-
-class _Shared:
-    """What lives as long as the application."""
+    """What answers requests, and lives as long as `run` does."""
 
     def __init__(self, settings: GatewaySettings, environment: Mapping[str, str], journal: Journal) -> None:
         self.settings = settings
@@ -115,28 +83,26 @@ class _Shared:
         self.journal = journal
         self.metrics = GatewayMetrics()
         self.drain = Drain()
-        self.store: GatewayStore | None = None
-        self.gateway: Gateway | None = None
-        self._inspector: Any = None
+        self._inspector: InspectorPages | None = None
 
     @asynccontextmanager
-    async def run(self, _: Starlette) -> AsyncIterator[None]:
+    async def run(self) -> AsyncIterator[None]:
         """Open everything, and close it in order at the end: what waits to be saved is saved."""
         telemetry = open_telemetry(self.settings)
-        self.store = GatewayStore(self.settings)
-        await self.store.open()
-        await record_lost_answers(self.store, self.journal)
+        self._store = GatewayStore(self.settings)
+        await self._store.open()
+        await record_lost_answers(self._store, self.journal)
         connections = UpstreamConnections()
         relay = Relay(
             self.settings,
             connections=connections,
-            store=self.store,
+            store=self._store,
             metrics=self.metrics,
             journal=self.journal,
             environment=self.environment,
             telemetry=telemetry,
         )
-        self.gateway = Gateway(relay, self.drain)
+        self._gateway = Gateway(relay, self.drain)
         saver = relay.saver
         writing = asyncio.gather(saver.save_pending(), saver.record_pending(), self._prune())
         try:
@@ -149,7 +115,7 @@ class _Shared:
             await saver.flush()
             await saver.flush_records()
         connections.close()
-        await self.store.close()
+        await self._store.close()
         await to_thread.run_sync(telemetry.close)
         if self.drain.is_stopping:
             self.journal.write_stopped(cut_off=self.drain.cut_count)
@@ -157,48 +123,67 @@ class _Shared:
     async def _prune(self) -> None:
         """Delete what is beyond the limits of the settings, now and then."""
         await asyncio.sleep(FIRST_PRUNE)
-        while self.store is not None:
+        while True:
             with suppress(StoreGone):
-                deleted = await self.store.prune()
+                deleted = await self._store.prune()
                 if deleted:
                     self.journal.write("pruned", conversations=deleted)
             await asyncio.sleep(PRUNE_PAUSE)
 
-    def started_gateway(self) -> Gateway:
-        if self.gateway is None:
-            raise RuntimeError("the application has not been started")
-        return self.gateway
+    async def answer(self, call: ClientCall) -> None:
+        """Answer one request of a client."""
+        path = call.line.path
+        if path in OWN_PATHS:
+            await self._answer_itself(call)
+        elif call.line.method == "HEAD" and path in PROBES:
+            await _write(call, 200, b"")
+        elif self.settings.inspect and is_below(path, INSPECTOR):
+            with self.drain.running_page():
+                await self._inspect(call)
+        else:
+            await answer_request(self._gateway, call)
 
-    async def health(self, _: Request) -> Response:
-        return PlainTextResponse("ok\n")
+    async def _answer_itself(self, call: ClientCall) -> None:
+        """Say how the gateway is. The counters are for whoever may use it."""
+        if call.line.method not in ("GET", "HEAD"):
+            await _write(call, 405, b"use GET\n", (b"allow", b"GET, HEAD"))
+            return
+        match call.line.path:
+            case "/healthz":
+                await _write(call, 200, b"ok\n")
+            case "/readyz" if self.drain.is_stopping:
+                await _write(call, 503, b"the gateway is stopping\n")
+            case "/readyz" if await self._store.is_ready():
+                await _write(call, 200, b"ready\n")
+            case "/readyz":
+                await _write(call, 503, b"the store does not answer\n")
+            case _:
+                try:
+                    admit_visitor(call.line.headers, self.settings)
+                except Refusal as refusal:
+                    await _write(call, refusal.status, refusal.body(""), *refusal.headers)
+                    return
+                version = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+                await _write(call, 200, self.metrics.write().encode(), version)
 
-    async def ready(self, _: Request) -> Response:
-        if self.drain.is_stopping:
-            return PlainTextResponse("the gateway is stopping\n", status_code=503)
-        if self.store is not None and await self.store.is_ready():
-            return PlainTextResponse("ready\n")
-        return PlainTextResponse("the store does not answer\n", status_code=503)
-
-    async def write_metrics(self, request: Request) -> Response:
-        """The counters, for whoever may use the gateway."""
-        try:
-            admit_visitor(request.scope["headers"], self.settings)
-        except Refusal as refusal:
-            headers = {name.decode(): value.decode() for name, value in refusal.headers}
-            return Response(refusal.body(""), refusal.status, headers)
-        return PlainTextResponse(self.metrics.write(), media_type="text/plain; version=0.0.4")
-
-    async def inspect(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The inspector's pages. They are imported when somebody first looks."""
+    async def _inspect(self, call: ClientCall) -> None:
+        """Show the inspector's pages. They are imported when somebody first looks."""
         if self._inspector is None:
             from lamina.gateway.inspection import InspectorPages  # noqa: PLC0415 - takes a while, and memory
 
-            gateway = self.started_gateway()
-            assert self.store is not None  # noqa: S101 - it was opened before the gateway
             page_key = self.environment.get(PAGE_KEY_VARIABLE, "")  # that of all workers
             cookie_key = bytes.fromhex(page_key) or make_key()
-            self._inspector = InspectorPages(self.settings, self.store, gateway.relay.saver, cookie_key)
-        await self._inspector(scope, receive, send)
+            saver = self._gateway.relay.saver
+            self._inspector = InspectorPages(self.settings, self._store, saver, cookie_key)
+        await self._inspector(call.scope(), call.receive, call.send)
+
+
+async def _write(call: ClientCall, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+    """Write a short answer, of plain text if the headers do not say what it is."""
+    if not headers:
+        headers = ((b"content-type", b"text/plain; charset=utf-8"),)
+    await call.send_head(status, [*headers, (b"content-length", b"%d" % len(body))], joins_body=True)
+    await call.send_body(body, is_last=True)
 
 
 def tune_garbage_collection() -> None:

@@ -10,53 +10,44 @@ cancels everything that is done for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
 
-from lamina.gateway.client_connection import LINK, BodyTicket, ClientConnection, ClientLink, Receive
+from lamina.gateway.client_bodies import BodyTicket, ClientBody
+from lamina.gateway.client_connection import ClientCall
 from lamina.gateway.request_bodies import decode_body
 from lamina.gateway.shared import Gateway
-from lamina.relay.client_request import UPGRADE_REQUIRED, ClientRequest, Scope
+from lamina.relay.client_request import UPGRADE_REQUIRED, ClientRequest
 from lamina.relay.exchange import Exchange, write_refusal
 from lamina.relay.refusals import Refusal
 from lamina.relay.routes import match_route
 from lamina.relay.stream import AnswerWriter, ClientGone
-from lamina.relay.telemetry import watch_status
 from lamina.telemetry import CallTrace
 
 STOPPING = "the gateway is stopping, and this request took too long to wait for; try again"
 
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-
-async def answer_request(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
+async def answer_request(gateway: Gateway, call: ClientCall) -> None:
     """Answer one HTTP request. Its trace ends with the answer."""
-    trace = gateway.relay.telemetry.start_request(scope["method"], scope["path"], scope["headers"])
+    trace = gateway.relay.telemetry.start_request(call.line.method, call.line.path, call.line.headers)
     task = gateway.drain.begin_request()
     try:
-        await _answer_traced(gateway, scope, receive, watch_status(trace, send), trace)
+        await _answer_traced(gateway, call, trace)
     finally:
         gateway.drain.end_request(task)
         trace.end()
 
 
-async def _answer_traced(
-    gateway: Gateway, scope: Scope, receive: Receive, send: Send, trace: CallTrace
-) -> None:
+async def _answer_traced(gateway: Gateway, call: ClientCall, trace: CallTrace) -> None:
     relay = gateway.relay
-    path = scope["path"]
-    link: ClientLink = scope[LINK]
-    writer = AnswerWriter(send, link.flow, link.join_writes, link.abort)
+    path = call.line.path
+    writer = AnswerWriter(call, trace)
     try:
-        head = link.last_head.read(scope["headers"], relay.settings)
+        head = call.last_head.read(call.line.headers, relay.settings)
         _refuse_path(path)
         workspace = head.visitor.workspace
         gateway.enter(workspace)
         try:
-            request = ClientRequest.read(scope, head, relay.upstreams)
-            client = ClientConnection(receive, request.headers, relay.settings, link)
-            exchange = Exchange(relay, request, writer, trace)
-            await _answer(gateway, request, client, exchange)
+            request = ClientRequest.read(call.line, head, relay.upstreams)
+            await _answer(gateway, request, call, Exchange(relay, request, writer, trace))
         finally:
             gateway.leave(workspace)
     except Refusal as refusal:
@@ -79,25 +70,24 @@ async def _answer_traced(
         await write_refusal(writer, failure, match_route("POST", path).dialect)
 
 
-async def _answer(
-    gateway: Gateway, request: ClientRequest, client: ClientConnection, exchange: Exchange
-) -> None:
+async def _answer(gateway: Gateway, request: ClientRequest, call: ClientCall, exchange: Exchange) -> None:
     """Answer the request, or stop as soon as the client goes away."""
+    client_body = ClientBody(call, request.headers, gateway.relay.settings)
     if request.passes_unread:
-        await client.work_until_left(_pass_through(gateway, client, exchange))
+        await call.work_until_left(_pass_through(gateway, client_body, exchange))
         return
     with BodyTicket(gateway.bodies) as ticket:
-        packed = await client.read_body(ticket)
-        text = await client.unpack_body(packed, ticket)
+        packed = await client_body.read_body(ticket)
+        text = await client_body.unpack_body(packed, ticket)
         memory = gateway.relay.memory(request.head.visitor.workspace)
         ticket.set_size(len(text))
         body = decode_body(text, memory, packed=packed)
-        await client.work_until_left(exchange.answer(body))
+        await call.work_until_left(exchange.answer(body))
 
 
-async def _pass_through(gateway: Gateway, client: ClientConnection, exchange: Exchange) -> None:
+async def _pass_through(gateway: Gateway, client_body: ClientBody, exchange: Exchange) -> None:
     with BodyTicket(gateway.bodies) as ticket:
-        body = await client.open_body(ticket)
+        body = await client_body.open_body(ticket)
     await exchange.pass_through(body)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lamina.gateway.client_connection import BodyRoom
+from lamina.gateway.client_bodies import BodyRoom
 from lamina.relay import limits
 from lamina.relay.refusals import Refusal
 from lamina.relay.relay import Relay

@@ -5,9 +5,9 @@ What its headers say is read once for all requests of a connection that bring th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from time import monotonic
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,9 +20,17 @@ from lamina.relay.routes import RouteMatch, match_route
 from lamina.relay.security import Headers, Visitor, admit_visitor, read_header, read_list
 from lamina.relay.upstreams import Upstream, Upstreams, request_headers
 
-Scope = MutableMapping[str, Any]
-
 UPGRADE_REQUIRED = 426
+
+
+class RequestLine(NamedTuple):
+    """What a client wrote before the body. `raw_path` and `query` are byte for byte as they came."""
+
+    method: str
+    path: str
+    raw_path: bytes
+    query: bytes
+    headers: Headers
 
 
 class ClientHead(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -97,17 +105,17 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     began: float
 
     @classmethod
-    def read(cls, scope: Scope, head: ClientHead, upstreams: Upstreams) -> ClientRequest:
+    def read(cls, line: RequestLine, head: ClientHead, upstreams: Upstreams) -> ClientRequest:
         """Read a request. Raises Refusal if its path cannot be passed on as it was written."""
-        prefixed, path = upstreams.by_prefix(scope["path"])
+        prefixed, path = upstreams.by_prefix(line.path)
         return cls(
             head=head,
-            method=scope["method"],
-            path=scope["path"],
-            raw_path=_remove_prefix(scope["raw_path"], prefixed),
-            query=scope["query_string"],
-            headers=scope["headers"],
-            route=match_route(scope["method"], path),
+            method=line.method,
+            path=line.path,
+            raw_path=_remove_prefix(line.raw_path, prefixed),
+            query=line.query,
+            headers=line.headers,
+            route=match_route(line.method, path),
             prefixed=prefixed,
             began=monotonic(),
         )

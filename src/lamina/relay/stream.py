@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Protocol
 
 from lamina.relay import limits
 from lamina.relay.refusals import BrokenOff, Refusal
 from lamina.relay.upstream_port import Reply
+from lamina.telemetry import CallTrace
 
 COMMENT = b": keepalive\n\n"
 
@@ -26,16 +27,24 @@ RECENT_PIECES = 8
 _SEQUENCE_NUMBER = re.compile(rb'(?<!\\)"sequence_number": ?(\d{1,15})')
 """The number of an event, and not the same words in a text, where the quotes have backslashes before them."""
 
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+class ClientSide(Protocol):
+    """Takes one answer for a client: a connection, or the response of an SDK's own HTTP client."""
 
-class Flow(Protocol):
-    """Whether the client takes what is written. If not, sending waits until it does."""
+    @property
+    def is_write_paused(self) -> bool:
+        """Whether the client does not take what was sent, so that sending waits until it does."""
 
-    write_paused: bool
+    async def send_head(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], *, joins_body: bool = False
+    ) -> None:
+        """Begin the answer. `joins_body`: its body is at hand, and follows at once."""
 
-    def resume_reading(self) -> None:
-        """Read on from the client."""
+    async def send_body(self, piece: bytes, *, is_last: bool = False) -> None:
+        """Send a piece of its body."""
+
+    def abort(self) -> None:
+        """Drop the client: it takes nothing."""
 
 
 class ClientGone(Exception):
@@ -48,13 +57,9 @@ class AnswerWriter:
     `started` says whether a status has been sent.
     """
 
-    def __init__(
-        self, send: Send, flow: Flow, join_writes: Callable[[], None], abort: Callable[[], None]
-    ) -> None:
-        self._send = send
-        self._flow = flow
-        self._join_writes = join_writes
-        self._abort = abort
+    def __init__(self, client: ClientSide, trace: CallTrace) -> None:
+        self._client = client
+        self._trace = trace
         self._headers: list[tuple[bytes, bytes]] = []
         self._last_pieces: deque[bytes] = deque(maxlen=RECENT_PIECES)
         self._tail = b""
@@ -85,17 +90,16 @@ class AnswerWriter:
         """Begin the answer. `is_whole`: its body is at hand, and follows at once."""
         self.started = True
         self._headers = headers
-        if is_whole:
-            self._join_writes()
-        await self._deliver({"type": "http.response.start", "status": status, "headers": headers})
+        self._trace.record_status(status)
+        await self._deliver(self._client.send_head(status, headers, joins_body=is_whole))
 
     async def write(self, piece: bytes) -> None:
         self._last_pieces.append(piece)
         self._tail = (self._tail + piece[-4:])[-4:]
-        await self._deliver({"type": "http.response.body", "body": piece, "more_body": True})
+        await self._deliver(self._client.send_body(piece))
 
     async def finish(self, last_piece: bytes = b"") -> None:
-        await self._deliver({"type": "http.response.body", "body": last_piece, "more_body": False})
+        await self._deliver(self._client.send_body(last_piece, is_last=True))
 
     async def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         """A whole answer of the gateway's own."""
@@ -106,19 +110,19 @@ class AnswerWriter:
         """A sign of life, if the stream is between two events."""
         if not self._is_between_events:
             return
-        await self._deliver({"type": "http.response.body", "body": COMMENT, "more_body": True})
+        await self._deliver(self._client.send_body(COMMENT))
 
-    async def _deliver(self, message: MutableMapping[str, Any]) -> None:
-        """Send a message. A client that does not take it in time is given up."""
+    async def _deliver(self, sending: Awaitable[None]) -> None:
+        """Send a part. A client that does not take it in time is given up."""
         # A client that takes what is written needs no deadline: sending does not wait.
-        if not self._flow.write_paused:
-            await self._send(message)
+        if not self._client.is_write_paused:
+            await sending
             return
         try:
             async with asyncio.timeout(limits.CLIENT_SECONDS):
-                await self._send(message)
+                await sending
         except TimeoutError:
-            self._abort()  # a connection that is closed waits until the client has taken the rest
+            self._client.abort()
             raise ClientGone("the client takes nothing") from None
 
 

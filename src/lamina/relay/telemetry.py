@@ -6,17 +6,12 @@ OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER and others.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
-
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.relay.calls import IncomingRequest, OutgoingRequest
 from lamina.relay.config import GatewaySettings
 from lamina.relay.usage import AnswerFacts
 from lamina.telemetry import CallTrace, Telemetry
-
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 def open_telemetry(settings: GatewaySettings) -> Telemetry:
@@ -29,19 +24,6 @@ def open_telemetry(settings: GatewaySettings) -> Telemetry:
         return open_otlp()
     except ImportError as error:
         raise BadInput(str(error), place="telemetry", hint="pip install 'lamina-context[otel]'") from None
-
-
-def watch_status(trace: CallTrace, send: Send) -> Send:
-    """The ASGI function that sends; the trace gets the status."""
-    if not trace.is_on:
-        return send
-
-    async def send_and_note(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            trace.record_status(message["status"])
-        await send(message)
-
-    return send_and_note
 
 
 def record_prepared(trace: CallTrace, incoming: IncomingRequest, outgoing: OutgoingRequest) -> None:
