@@ -81,7 +81,7 @@ GROUPS = (
     Group(
         "Add context",
         (
-            *_stable(*_all_below("lamina.context"), "lamina.context.search.postgres"),
+            *_stable(*_all_below("lamina.context")),
             *_provisional("lamina.workspace"),
         ),
     ),

@@ -23,11 +23,8 @@ LOGS = ROOT / "build" / "nightly"
 PRINTED_LINES = 40
 """Lines of a log that are printed if its part failed."""
 
-MACHINE_TESTS = (
-    "tests/context/test_search_postgres.py",
-    "tests/stores/test_postgres_pooled.py",
-)
-"""Tests that need pgvector or PgBouncer, which CI does not install."""
+MACHINE_TESTS = ("tests/stores/test_postgres_pooled.py",)
+"""Tests that need PgBouncer, which CI does not install."""
 
 
 class Part(NamedTuple):
@@ -48,7 +45,7 @@ class Outcome(NamedTuple):
 
 
 def list_parts() -> list[Part]:
-    machine = ("sh", "tools/machine_tools.sh", str(Path(sys.prefix)))
+    machine = ("sh", "tools/machine_tools.sh")
     tests = (sys.executable, "-m", "pytest", "-q", "-n", "2", *MACHINE_TESTS)
     parts = [
         Part("seeds", ("make", "seeds")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 
 from lamina.context.search import Chunk, Index, chunks_of, open_index, sqlite, turns_of
 from lamina.context.search.index import LENDERS
+from lamina.context.search.sqlite import SqliteChunkTables
 from lamina.context.search.vectors import Vectors, pack_vectors
 from lamina.errors import BadInput
 from lamina.segments import assistant, result, user
@@ -236,8 +237,6 @@ DAMAGE = {
     "order": "UPDATE chunks SET nth = nth + 1",
     "a text that is a number": "UPDATE chunks SET text = 7",
     "a digest that is text": "UPDATE chunks SET digest = 'none'",
-    "no totals": "DELETE FROM totals",
-    "totals that are text": "UPDATE totals SET chunks = 'many'",
     "a vector that is text": "UPDATE vectors SET vector = 'none'",
 }
 
@@ -326,7 +325,7 @@ def test_a_full_disk_is_named_and_the_index_goes_on(tmp_path: Path) -> None:
     async def trial() -> None:
         async with open_index(tmp_path / "index.db") as index:
             await index.replace("a", [Chunk(text="one")])
-            link = index._shelf._link  # type: ignore[attr-defined]  # noqa: SLF001
+            link = index._tables._link  # noqa: SLF001
             [pages] = link.execute("PRAGMA page_count").fetchone()
             link.execute(f"PRAGMA max_page_count = {pages + 20}")
             link.execute("PRAGMA cache_size = 5")
@@ -337,3 +336,30 @@ def test_a_full_disk_is_named_and_the_index_goes_on(tmp_path: Path) -> None:
             assert [hit.chunk.text for hit in await index.query("one")] == ["one"]
 
     anyio.run(trial)
+
+
+@pytest.fixture
+def tables() -> Iterator[SqliteChunkTables]:
+    with closing(SqliteChunkTables(":memory:")) as tables:
+        yield tables
+
+
+def put(tables: SqliteChunkTables, source: str, *texts: str) -> None:
+    chunks = [Chunk(text=text, sort="turn") for text in texts]
+    plan = tables.planned(source, chunks, after=False)
+    tables.write(source, plan, [None] * len(plan.new))
+
+
+def test_the_best_come_first_and_equal_ones_by_age(tables: SqliteChunkTables) -> None:
+    put(tables, "a", "green boat", "green boat boat", "a green one here", "green boat", *["something"] * 7)
+    assert [number for number, _ in tables.matches(["boat"], 9, None)] == [2, 1, 4]
+    assert [number for number, _ in tables.matches(["boats"], 2, None)] == [2, 1]
+
+
+def test_words_are_searched_in_some_sources_and_counted_up_to_a_number(tables: SqliteChunkTables) -> None:
+    put(tables, "a", *["boat"] * 20)
+    put(tables, "b", "boat and ship", "tree")
+    assert [number for number, _ in tables.matches(["boat", "tree"], 5, {"b"})] == [22, 21]
+    assert tables.counts(["boats", "none"], 7) == {"boats": 7, "none": 0}
+    put(tables, "a", "boat")
+    assert tables.counts(["boats"], 7) == {"boats": 2}

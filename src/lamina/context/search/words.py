@@ -1,18 +1,15 @@
 """Splits a text into words, as the index stores them and as a query looks for them.
 
 Identifiers are split (`getUserName`, `get_user_name`: get, user, name) and are also stored whole, so that
-either spelling finds the other. The database stems the words. This module knows no index and no chunks.
-
-The database of an index makes the stems: `retrying` and `retries` have the stem `retri`. It is asked for many
-words at once, and only for words that it was not asked for lately.
+either spelling finds the other. The database stems the words: `retrying` and `retries` have the stem `retri`.
+This module knows no index and no chunks.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable
 
 from lamina.core.text.characters import ALPHANUMERIC, BEYOND_ASCII, fold_case, split_words
 
@@ -38,11 +35,6 @@ STOP = frozenset(
     "would you your yours s t d m ll re ve don didn doesn isn wasn".split()
 )
 """English words that say nothing about what a query looks for."""
-
-Stem = TypeVar("Stem")
-
-MOST_STEMS = 100_000
-"""Words whose stems are remembered."""
 
 
 def fold_text(text: str) -> str:
@@ -76,14 +68,6 @@ def find_terms(query: str, *, without: Iterable[str] = ()) -> list[str]:
     return []
 
 
-def split_folded(text: str) -> list[str]:
-    """Every word of a folded text in lower case, for an index that does not split by itself."""
-    words = []
-    for word in _WORD.findall(text):
-        words += [fold_case(piece) for piece in word.split("_") if piece]
-    return words
-
-
 def match_any(words: Iterable[str]) -> str:
     """A query of FTS5 for any of the words. Each is quoted, so that none can be an operator."""
     return " OR ".join(f'"{word}"' for word in words)
@@ -98,22 +82,3 @@ def is_code(query: str) -> bool:
         return True
     words = _WORD.findall(query)
     return any("_" in word or _CAMEL.search(word) for word in words)
-
-
-class RememberedStems(Generic[Stem]):
-    """The stem of each word. `make_stems` returns those of words that are not remembered."""
-
-    def __init__(self, make_stems: Callable[[Sequence[str]], Mapping[str, Stem]]) -> None:
-        self._make_stems = make_stems
-        self._stems: dict[str, Stem] = {}
-
-    def learn(self, words: Collection[str]) -> None:
-        """Have the stems of all these words made that are not remembered yet."""
-        if len(self._stems) > MOST_STEMS:
-            self._stems.clear()
-        missing = [word for word in words if word not in self._stems]
-        if missing:
-            self._stems.update(self._make_stems(missing))
-
-    def __getitem__(self, word: str) -> Stem:
-        return self._stems[word]
