@@ -47,7 +47,7 @@ from lamina.core.wording import TAGGED, guard
 from lamina.dialects import DIALECTS, Dialect
 from lamina.fitting import fit_request
 from lamina.formats.codec import encode
-from lamina.formats.markdown import MarkdownChat, file_name, read, write
+from lamina.formats.markdown import MarkdownChat, read, write
 from lamina.models.counters.vocabularies import vocabulary
 from lamina.replay import generate_session, split_calls
 from lamina.sessions import RuntimeOptions
@@ -172,7 +172,6 @@ READERS: dict[str, Callable[[str], Any]] = {
     "estimated": lambda text: [estimate_tokens(text, family=family) for family in FAMILIES],
     "folded words": fold_text,
     "query": find_terms,
-    "file name": lambda text: file_name(text, 1_700_000_000_000),
     "page": lambda text: read_page(f"<p>{text}<pre>{text}</pre><b style=' DISPLAY : none '>{text}</b>"),
 }
 

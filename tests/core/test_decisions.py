@@ -6,7 +6,7 @@ import pytest
 
 from lamina import Form, build
 from lamina.core import text_of
-from lamina.core.text.clipping import clip, clip_lines, shorten, truncate
+from lamina.core.text.clipping import clip, clip_lines, shorten
 from lamina.core.text.spoken_messages import SpokenMessage
 from lamina.core.text.user_words import AROUND_MESSAGE, SpokenMessages, quote_messages
 from lamina.segments import assistant, file, user
@@ -98,13 +98,6 @@ def test_no_character_is_parted_from_its_accent() -> None:
         head, tail = clip(text, limit).split(" [... ")[0], clip(text, limit).split(" ...] ")[1]
         assert head == "e\u0301" * (len(head) // 2)
         assert tail == "e\u0301" * (len(tail) // 2)
-
-
-def test_a_file_that_can_be_read_again_keeps_four_fifths_of_its_room_for_the_head() -> None:
-    marker = "\n[... truncated a.py; read file for full content ...]\n"
-    assert truncate(ALPHABETS, len(marker) + 11, name="a.py") == f"{ALPHABETS[:9]}{marker}{ALPHABETS[-2:]}"
-    assert truncate(ALPHABETS, len(marker), name="a.py") == ALPHABETS[: len(marker)]
-    assert "\n[... truncated; read file for full content ...]\n" in truncate(ALPHABETS, 90)
 
 
 # What the user said, in little room

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from examples.importers.chat_folder import file_name, find, load, save
 from lamina.core.build import build
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.errors import BadInput
-from lamina.formats.markdown import MarkdownChat, Mention, file_name, find, load, read, rebuild, save, write
+from lamina.formats.markdown import MarkdownChat, Mention, read, rebuild, write
 from lamina.formats.markdown.lines import GROUPS, Message, format_messages, parse_messages
 from lamina.formats.markdown.page import format_front_matter, list_messages, split_front_matter
 from lamina.segments import assistant, file, image, note, result, system, url, user

@@ -26,7 +26,6 @@ from lamina.core import (
 from lamina.core.hashing import handle
 from lamina.core.kinds import ESSENTIAL, MEDIUM
 from lamina.core.orders import Batch
-from lamina.core.text.clipping import truncate_bytes
 from lamina.core.tokens import BYTES4
 from lamina.core.values import Digest
 from lamina.segments import assistant, call, file, memory, persona, result, segment, system, user
@@ -165,6 +164,10 @@ def cut_short(segment: Segment, form: Form, content: Digest, limit: int) -> tupl
         return segment.parts
     text = truncate_bytes(text_of(whole.content), limit) + RERUN
     return (ToolResult(id=whole.id, content=(Text(text),), name=whole.name, error=whole.error),)
+
+
+def truncate_bytes(text: str, limit: int) -> str:
+    return text.encode()[:limit].decode("utf-8", "ignore")
 
 
 def old_results(view: OrderView) -> Iterator[Batch]:

@@ -10,18 +10,16 @@ from typing import Any
 
 import pytest
 
+from examples.importers.chat_folder import file_name, load, save
 from examples.importers.tagged_context import unwrap_tag
 from lamina import Segment
 from lamina.core import text_of
 from lamina.formats.markdown import (
     MarkdownChat,
     Mention,
-    file_name,
-    load,
     note_path,
     read,
     rebuild,
-    save,
     write,
 )
 from lamina.formats.markdown.lines import format_messages, mentions

@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from lamina.context.files import files
 from lamina.context.gather import gather
 from lamina.context.persona import persona
-from lamina.context.project_files import ProjectFile, project_files
 from lamina.context.tools import answer, workspace_tools
 from lamina.core import CHARS4, ToolCall, ToolResult, text_of
 from lamina.errors import BadInput
@@ -218,12 +217,6 @@ async def by_persona(root: Path, path: str) -> Attempt:
     )
 
 
-async def by_project_file(_: Path, path: str) -> Attempt:
-    """Its text is given: the path is a name, and nobody opens it."""
-    gathered = project_files([ProjectFile(name="AGENTS.md", path=path, content="Be brief.")])
-    return Attempt("\n".join(text_of(one.parts) for one in gathered.segments), refused=True)
-
-
 async def by_attaching(root: Path, path: str) -> Attempt:
     store = MemoryStore()
     async with Session.open(
@@ -252,7 +245,6 @@ WAYS: dict[str, Way] = {
     "files by folder": by_source("folders"),
     "files by pattern": by_source("globs"),
     "persona": by_persona,
-    "project file": by_project_file,
     "attach": by_attaching,
 }
 

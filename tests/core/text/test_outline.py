@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.text.clipping import clip, clip_lines, shorten, truncate, truncate_bytes
+from lamina.core.text.clipping import clip, clip_lines, shorten
 from lamina.core.text.outline import outline_markdown, outline_text
 
 NAMES = ("", "a.py", "a.md", "a.json", "a.log", "dir.d/README", "go")
@@ -55,7 +55,6 @@ def test_each_sort_keeps_its_limit_on_any_text(text: str, limit: int, preview: i
     assert len(outline_markdown(text, limit=limit, preview=preview, most=most)) <= room
     for short_text in (
         clip_lines(text, limit=limit),
-        truncate(text, limit, name="a.txt"),
         clip(text, limit),
     ):
         assert short_text == text if len(text) <= limit else len(short_text) <= room
@@ -91,7 +90,7 @@ def test_a_name_without_a_suffix_decides_nothing() -> None:
     assert outline_text(LOG, limit=500, name="md") == outline_text(LOG, limit=500)
 
 
-# shorten, clip, truncate
+# shorten, clip
 
 
 @pytest.mark.parametrize(
@@ -131,14 +130,6 @@ def test_clip_counts_bytes_not_characters() -> None:
     short_text = clip("é" * 1_000, 100)
     assert f"[... {2 * (1_000 - short_text.count('é')):,} bytes left out ...]" in short_text
     assert "characters left out" in clip("é" * 1_000, 100, unit="characters")
-
-
-@given(st.text(st.characters(exclude_categories=())), st.integers(-1, 100))
-def test_truncate_bytes_is_the_longest_prefix_that_fits(text: str, limit: int) -> None:
-    short_text = truncate_bytes(text, limit)
-    assert text.startswith(short_text)
-    longer = text[: len(short_text) + 1]
-    assert short_text == text or len(longer.encode("utf-8", "surrogatepass")) > limit
 
 
 # logs

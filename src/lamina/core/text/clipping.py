@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from lamina.core.text.characters import WHITE_SPACE
-
 SMALLEST_PIECE = 24
 """Characters of text below which a marker would cost more than it says."""
 
@@ -109,39 +107,6 @@ def take_lines(lines: Iterable[str], room: int, width: int) -> list[str]:
             break
         taken.append(clipped)
     return taken
-
-
-def truncate(text: str, limit: int, *, name: str = "") -> str:
-    """Head and tail of a file that can be read again; the head has what rounding leaves over."""
-    if len(text) <= limit:
-        return text
-    subject = f"truncated {name}".rstrip(WHITE_SPACE)
-    marker = f"\n[... {subject}; read file for full content ...]\n"
-    room = limit - len(marker)
-    if room <= 0:
-        return text[: max(limit, 0)]
-    tail_length = room // 5
-    head = text[: room - tail_length]
-    tail = text[len(text) - tail_length :]
-    return head + marker + tail
-
-
-def truncate_bytes(text: str, limit: int) -> str:
-    """The longest prefix whose UTF-8 has at most `limit` bytes.
-
-    A character of three bytes that would pass the limit by one is left out as a whole.
-    """
-    limit = max(limit, 0)
-    data = text[:limit].encode("utf-8", "surrogatepass")
-    end = min(len(data), limit)
-    while end < len(data) and _continues_character(data[end]):
-        end -= 1
-    return data[:end].decode("utf-8", "surrogatepass")
-
-
-def _continues_character(byte: int) -> bool:
-    """Whether a byte of UTF-8 is not the first one of its character."""
-    return byte & 0xC0 == 0x80
 
 
 def left_out_marker(count: int, unit: str) -> str:
