@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lamina.gateway.serving import serve
     from lamina.sessions.session import Session
     from lamina.wrapped.client import wrap
+    from lamina.wrapped.transport import transport
 
 __all__ = [
     "Agent",
@@ -60,6 +61,7 @@ __all__ = [
     "recall",
     "serve",
     "translate",
+    "transport",
     "wrap",
 ]
 
@@ -84,5 +86,6 @@ if not TYPE_CHECKING:
             "lamina.gateway.serving": "serve",
             "lamina.sessions.session": "Session",
             "lamina.wrapped.client": "wrap",
+            "lamina.wrapped.transport": "transport",
         },
     )

@@ -32,6 +32,7 @@ from lamina.core.explanation import LeftOut
 from lamina.core.values import Cut, Ledger
 from lamina.diagnose.values import CAUSES
 from lamina.dialects.json_values import find_model
+from lamina.dialects.port import Dialect
 from lamina.dialects.usage import NO_REPORT, CacheReport, Usage
 from lamina.errors import BadInput
 from lamina.fitting.fitted import Fitted
@@ -198,39 +199,67 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
         say why. If the later one continues the earlier, it is the provider's doing. `report` is what the API
         itself says about its cache. Returns the event.
         """
-        model = _model_of(fitted)
-        dialect = ""
-        if fitted.dialect is not None:
-            dialect = fitted.dialect.name
-        cut = None
-        if fitted.envelope.cut is not None:
-            cut = CutNote.of(fitted.envelope.cut)
+        return self.report_miss(
+            last.fitted,
+            fitted,
+            dialect=fitted.dialect,
+            model=_model_of(fitted),
+            last_model=_model_of(last.fitted),
+            cut=fitted.envelope.cut,
+            usage=usage,
+            last_usage=last.usage,
+            gap=gap,
+            was_uncached=last.is_uncached,
+            conversation=conversation,
+            number=number,
+            report=report,
+        )
+
+    def report_miss(
+        self,
+        before: Any,
+        after: Any,
+        *,
+        dialect: Dialect | None,
+        model: str,
+        last_model: str = "",
+        cut: Cut | None,
+        usage: Usage,
+        last_usage: Usage,
+        gap: float,
+        was_uncached: bool,
+        conversation: str,
+        number: int,
+        report: CacheReport,
+    ) -> MissEvent | None:
+        """Report a miss as `report_usage` does, of two requests: fitted ones, or their bodies."""
+        dialect_name = "" if dialect is None else dialect.name
         now = time()
         earlier = PaidCall(
-            tally=tally_usage(last.usage), model=_model_of(last.fitted), dialect=dialect, at=now - gap
+            tally=tally_usage(last_usage), model=last_model or model, dialect=dialect_name, at=now - gap
         )
         call = PaidCall(
             tally=tally_usage(usage),
             model=model,
-            dialect=dialect,
+            dialect=dialect_name,
             at=now,
             tier=usage.tier,
-            cut=cut,
+            cut=None if cut is None else CutNote.of(cut),
         )
         loss = find_loss([earlier], call)
         if loss is None or loss.is_cut:
             return None
         difference = compare_requests(
-            last.fitted,
-            fitted,
+            before,
+            after,
             rules=call.rules,
             gap=gap,
-            tokens=last.usage.input,
-            dialect=None,
+            tokens=last_usage.input,
+            dialect=None if isinstance(after, Fitted) else dialect,
             usage=usage,
         )
         loss = explain_by_bytes(loss, difference)
-        if loss.cause == NOT_CACHED and last.is_uncached:
+        if loss.cause == NOT_CACHED and was_uncached:
             return None  # a listener was told so before
         remedy = ""
         if loss.cause in CAUSES:

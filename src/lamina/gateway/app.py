@@ -95,14 +95,13 @@ class GatewayApp:
         connections = UpstreamConnections()
         relay = Relay(
             self.settings,
-            connections=connections,
             store=self._store,
             metrics=self.metrics,
             journal=self.journal,
             environment=self.environment,
             telemetry=telemetry,
         )
-        self._gateway = Gateway(relay, self.drain)
+        self._gateway = Gateway(relay, connections, self.drain)
         saver = relay.saver
         writing = asyncio.gather(saver.save_pending(), saver.record_pending(), self._prune())
         try:

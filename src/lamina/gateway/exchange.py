@@ -13,7 +13,6 @@ import asyncio
 
 from lamina.gateway.client_bodies import BodyTicket, ClientBody
 from lamina.gateway.client_connection import ClientCall
-from lamina.gateway.request_bodies import decode_body
 from lamina.gateway.shared import Gateway
 from lamina.relay.client_request import UPGRADE_REQUIRED, ClientRequest
 from lamina.relay.exchange import Exchange, write_refusal
@@ -47,7 +46,8 @@ async def _answer_traced(gateway: Gateway, call: ClientCall, trace: CallTrace) -
         gateway.enter(workspace)
         try:
             request = ClientRequest.read(call.line, head, relay.upstreams)
-            await _answer(gateway, request, call, Exchange(relay, request, writer, trace))
+            exchange = Exchange(relay, request, writer, trace, connections=gateway.connections)
+            await _answer(gateway, request, call, exchange)
         finally:
             gateway.leave(workspace)
     except Refusal as refusal:
@@ -79,9 +79,8 @@ async def _answer(gateway: Gateway, request: ClientRequest, call: ClientCall, ex
     with BodyTicket(gateway.bodies) as ticket:
         packed = await client_body.read_body(ticket)
         text = await client_body.unpack_body(packed, ticket)
-        memory = gateway.relay.memory(request.head.visitor.workspace)
         ticket.set_size(len(text))
-        body = decode_body(text, memory, packed=packed)
+        body = gateway.relay.decode(text, request.head.visitor.workspace, packed=packed)
         await call.work_until_left(exchange.answer(body))
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lamina.gateway.client_bodies import BodyRoom
+from lamina.gateway.upstream_connection import UpstreamConnections
 from lamina.relay import limits
 from lamina.relay.refusals import Refusal
 from lamina.relay.relay import Relay
@@ -16,8 +17,9 @@ from lamina.relay.relay import Relay
 class Gateway:
     """The relay of one gateway process, and the requests that clients may have open."""
 
-    def __init__(self, relay: Relay, drain: Drain) -> None:
+    def __init__(self, relay: Relay, connections: UpstreamConnections, drain: Drain) -> None:
         self.relay = relay
+        self.connections = connections
         self.drain = drain
         self.bodies = BodyRoom(limits.HELD_BODIES * relay.settings.body_bytes, limits.BODY_SECONDS)
         self._active: dict[str, int] = {}

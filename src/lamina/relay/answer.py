@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from anyio import to_thread
@@ -23,7 +23,7 @@ from lamina.conversations.recall_loop import RecallLoop
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects.bedrock_converse.event_stream import CONTENT_TYPE as FRAMES
 from lamina.dialects.port import Dialect
-from lamina.dialects.usage import Usage
+from lamina.dialects.usage import CacheReport, Usage
 from lamina.relay import limits
 from lamina.relay.calls import IncomingRequest, OutgoingRequest
 from lamina.relay.client_request import ClientRequest
@@ -49,6 +49,18 @@ class _AnsweredCall(NamedTuple):
     sent_id: str
 
 
+class AnswerListener(Protocol):
+    """A door that wants to know which request was answered, and with what."""
+
+    def begun(self, outgoing: OutgoingRequest) -> None:
+        """The upstream begins to answer a request."""
+
+    def answered(
+        self, incoming: IncomingRequest, outgoing: OutgoingRequest, usage: Usage, report: CacheReport
+    ) -> None:
+        """An answer has ended. `report` is what the upstream says about its cache."""
+
+
 class AnswerRelay:
     """The answers to one request of a client: one, and another one after each recall of the model."""
 
@@ -61,6 +73,7 @@ class AnswerRelay:
         *,
         record: ExchangeRecord,
         trace: CallTrace,
+        listener: AnswerListener | None = None,
     ) -> None:
         self._relay = relay
         self._client_request = client_request
@@ -68,6 +81,7 @@ class AnswerRelay:
         self._writer = writer
         self._record = record
         self._trace = trace
+        self._listener = listener
         self._recalls: RecallRelay | None = None
 
     async def relay(
@@ -76,6 +90,8 @@ class AnswerRelay:
         """Pass an answer on. Returns the request to send next, if the model recalled something."""
         self._count(answer)
         if answer.status < 300:
+            if self._listener is not None:
+                self._listener.begun(outgoing)
             self._relay.sent_calls.note_answered(outgoing)
         reader = UsageReader(
             lower_ascii(answer.headers.get("content-type", "")),
@@ -179,6 +195,8 @@ class AnswerRelay:
         record_answered(self._trace, usage, reader.facts, recalled=recalled)
         self._trace.end_call(error=error)
         self._count_tokens(usage)
+        if self._listener is not None:
+            self._listener.answered(self._incoming, outgoing, usage, reader.report)
         if recalled:
             relay.metrics.add("lamina_recalls_total", upstream=self._incoming.upstream.name)
             return

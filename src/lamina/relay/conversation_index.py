@@ -34,7 +34,7 @@ from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, cou
 from lamina.conversations.shelf import MEMBERS
 from lamina.conversations.store import ConversationState, family_of, find_title
 from lamina.core.epochs import SYSTEM_CHANGED, TOOLS_CHANGED
-from lamina.core.values import Cut
+from lamina.core.values import Cut, Ledger
 from lamina.dialects.memos import CheckMemo, ParseMemo, StreamMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.dialects.usage import NOTHING_REPORTED
@@ -130,6 +130,10 @@ class ConversationMatch(NamedTuple):
         return find_last_block(self.parsed.head, parts)
 
 
+DOOR = "gateway"
+"""What the record calls the gateway."""
+
+
 class ConversationIndex:
     """All conversations of one gateway process, over the store that it shares with others.
 
@@ -137,8 +141,14 @@ class ConversationIndex:
     has of requests.
     """
 
-    def __init__(self, store: GatewayStore, *, shared: bool, keep: Keep = "lowered") -> None:
+    def __init__(
+        self, store: GatewayStore, *, shared: bool, keep: Keep = "lowered", door: str = DOOR
+    ) -> None:
         self._store = store
+        self._door = door
+        self.given_ledgers: dict[str, Ledger] = {}
+        """Ledgers of earlier processes, by the names of the conversations that begin with them."""
+
         self.shared = shared
         self._keep = keep
         self._live: OrderedDict[tuple[str, str], LiveConversation] = OrderedDict()
@@ -266,7 +276,8 @@ class ConversationIndex:
         if self._keep == "all":
             title = find_title(call.parsed.log)
         state = ConversationState(
-            door=DOOR,
+            door=self._door,
+            ledger=self.given_ledgers.get(call.identity.group.partition(" user:")[0], Ledger()),
             began=int(time()),
             dialect=call.dialect.name,
             group=call.identity.group,
@@ -301,6 +312,12 @@ class ConversationIndex:
         # One request alone may be over the limit: one of 32 MB once took 2.4 GB while it stayed here.
         if self._size > LIVE_BYTES:
             self.drop_content(conversation)
+
+    def forget_group(self, group: str) -> None:
+        """Drop the conversations that a client names so from memory."""
+        for conversation in list(self._live.values()):
+            if conversation.state.group.partition(" user:")[0] == group:
+                self.forget(conversation)
 
     def drop_content(self, conversation: LiveConversation) -> None:
         """Forget the last request of a conversation, as a restart would."""
@@ -469,9 +486,6 @@ def _make_name(
             return name
     raise AssertionError
 
-
-DOOR = "gateway"
-"""What the record calls this part of lamina."""
 
 Group = tuple[str, str, str]
 """A workspace, a client's id and a dialect: what conversations must have in common to be one."""

@@ -16,7 +16,7 @@ import msgspec
 
 from lamina.dialects import DIALECTS
 from lamina.gateway.request_bodies import RequestBody
-from lamina.relay.answer import AnswerRelay, relay_unread
+from lamina.relay.answer import AnswerListener, AnswerRelay, relay_unread
 from lamina.relay.calls import IncomingRequest, OutgoingRequest
 from lamina.relay.client_request import ClientRequest
 from lamina.relay.identity import identify_client
@@ -27,6 +27,7 @@ from lamina.relay.security import Headers, read_header
 from lamina.relay.stream import AnswerWriter, ClientGone
 from lamina.relay.telemetry import record_prepared
 from lamina.relay.upstream_answer import UpstreamAnswer, read_overflow_body, unpack_error
+from lamina.relay.upstream_port import Connections
 from lamina.relay.upstreams import Upstream
 from lamina.telemetry import CallTrace
 
@@ -67,12 +68,23 @@ async def write_refusal(writer: AnswerWriter, refusal: Refusal, dialect: str) ->
 class Exchange:
     """One request and its answer."""
 
-    def __init__(self, relay: Relay, request: ClientRequest, writer: AnswerWriter, trace: CallTrace) -> None:
+    def __init__(
+        self,
+        relay: Relay,
+        request: ClientRequest,
+        writer: AnswerWriter,
+        trace: CallTrace,
+        *,
+        connections: Connections,
+        listener: AnswerListener | None = None,
+    ) -> None:
         self._relay = relay
+        self._connections = connections
+        self._listener = listener
         self._request = request
         self._writer = writer
         self._trace = trace
-        self._record = ExchangeRecord(relay.saver, relay.settings.policy.keep)
+        self._record = ExchangeRecord(relay.saver, relay.settings.policy.keep, relay.door.name)
 
     async def answer(self, body: RequestBody) -> None:
         """Answer a request whose body was read."""
@@ -95,7 +107,13 @@ class Exchange:
             outcome=outgoing.outcome,
         )
         answers = AnswerRelay(
-            relay, self._request, incoming, self._writer, record=self._record, trace=self._trace
+            relay,
+            self._request,
+            incoming,
+            self._writer,
+            record=self._record,
+            trace=self._trace,
+            listener=self._listener,
         )
         following: OutgoingRequest | None = outgoing
         try:
@@ -174,7 +192,7 @@ class Exchange:
             )
             window = relay.policies.find_window(incoming, outgoing)
             self._record.sent(incoming, outgoing, sent_id, window=window)
-        keeps_alive = self._request.wants_events(incoming)
+        keeps_alive = self._listener is None and self._request.wants_events(incoming)
         return self._ask(incoming.upstream, body, headers, keeps_alive=keeps_alive, sent_id=sent_id)
 
     def _ask(
@@ -196,6 +214,7 @@ class Exchange:
             self._request,
             upstream,
             self._writer,
+            connections=self._connections,
             headers=headers,
             body=body,
             keeps_alive=keeps_alive,

@@ -70,6 +70,8 @@ class Fitter:
         try:
             parsed_call = await self._parse(incoming)
         except (BadInput, RecursionError) as error:
+            if self._fitter.is_strict:
+                raise Refusal(400, str(error), error=error) from None
             self._note_failure(incoming, error)
             return call.unchanged()
         await self._policies.windows.ask(incoming.upstream, incoming.model)
@@ -162,11 +164,13 @@ class Fitter:
                 message = "the store of conversations does not answer"
                 raise Refusal(503, message, retry_after=5) from None
         except InvalidRequest as error:
-            if was_cut:
-                raise Refusal(400, str(error)) from None
+            if was_cut or self._fitter.is_strict:
+                raise Refusal(400, str(error), error=error) from None
             self._note_failure(call.incoming, error)
         except Exception as error:
             self._note_failure(call.incoming, error)
+            if self._fitter.is_strict:
+                raise Refusal(400, str(error), error=error) from error
             if was_cut:
                 message = "this conversation could not be fitted; the log names the error"
                 raise Refusal(500, message) from error

@@ -48,6 +48,7 @@ class CallFitter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     saver: ConversationSaver
     metrics: Metrics
     journal: Journal
+    is_strict: bool = False
 
     async def fit(
         self,

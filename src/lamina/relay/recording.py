@@ -45,9 +45,9 @@ _HEADER_BEGINNINGS = ("anthropic-ratelimit-", "x-ratelimit-")
 class ExchangeRecord:
     """The record of one request that is being answered, with every time that it is sent."""
 
-    def __init__(self, saver: ConversationSaver, keep: Keep) -> None:
+    def __init__(self, saver: ConversationSaver, keep: Keep, door: str = DOOR) -> None:
         self._saver = saver
-        self._recorder = CallRecorder(DOOR, keep)
+        self._recorder = CallRecorder(door, keep)
         self._conversation: LiveConversation | None = None
         self.window: ChosenWindow | None = None
         """The window that the last request was fitted into."""

@@ -47,13 +47,25 @@ _UNREAD = frozenset((401, 403, 408, 413, 421, 429))
 
 
 class Refusal(Exception):
-    """A request that the gateway answers itself, with an error. `message` holds nothing of the content."""
+    """A request that the gateway answers itself, with an error. `message` holds nothing of the content.
 
-    def __init__(self, status: int, message: str, *, retry_after: int = 0, code: str = "") -> None:
+    `error` is what a caller in this process is told instead.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        retry_after: int = 0,
+        code: str = "",
+        error: Exception | None = None,
+    ) -> None:
         self.status = status
         self.message = message
         self.retry_after = retry_after
         self.code = code
+        self.error = error
         super().__init__(message)
 
     @property
@@ -111,7 +123,7 @@ def explain_unfit(error: BudgetExceeded | InvalidRequest, dialect: str) -> Refus
     """The refusal of a request that cannot be sent, and that must not be sent as it came."""
     if isinstance(error, BudgetExceeded):
         return explain_floor(error, dialect)
-    return Refusal(400, str(error))
+    return Refusal(400, str(error), error=error)
 
 
 def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:
@@ -124,7 +136,7 @@ def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:
             "may be shortened until the model has answered. Start a new conversation, turn thinking off, or "
             "give the upstream a larger `policy.budget`"
         )
-        return Refusal(400, message, code="context_length_exceeded")
+        return Refusal(400, message, code="context_length_exceeded", error=error)
     message = (
         f"{sizes}. What cannot be left out (tools, "
         "system text, the last messages) is larger than that. Give the upstream a larger "
@@ -132,7 +144,7 @@ def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:
     )
     if dialect == "anthropic":
         message += "; with Claude Code a smaller CLAUDE_CODE_MAX_OUTPUT_TOKENS leaves more of the window"
-    return Refusal(400, message, code="context_length_exceeded")
+    return Refusal(400, message, code="context_length_exceeded", error=error)
 
 
 def describe_error(dialect: str, status: int, message: str, code: str = "") -> dict[str, Any]:

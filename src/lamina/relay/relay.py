@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from lamina.gateway.request_bodies import RequestBody, decode_body
 from lamina.relay.config import GatewaySettings
 from lamina.relay.conversation_index import ConversationIndex
 from lamina.relay.fit import Fitter
@@ -22,9 +23,23 @@ from lamina.relay.saving import ConversationSaver
 from lamina.relay.sent_calls import SentCalls
 from lamina.relay.store_access import GatewayStore
 from lamina.relay.turn_memory import TurnMemory
-from lamina.relay.upstream_port import Connections
 from lamina.relay.upstreams import Upstreams
 from lamina.telemetry import Telemetry
+
+
+class Door(NamedTuple):
+    """What gives a relay its requests. `name` is what the record calls it.
+
+    `shares_store`: other processes may write to its store. `is_strict`: a request that is not valid is
+    refused. Otherwise its upstream says so, as long as nothing of the conversation was cut.
+    """
+
+    name: str
+    shares_store: bool = False
+    is_strict: bool = False
+
+
+GATEWAY = Door("gateway")
 
 
 class Relay:
@@ -34,15 +49,15 @@ class Relay:
         self,
         settings: GatewaySettings,
         *,
-        connections: Connections,
         store: GatewayStore,
         metrics: Metrics,
         journal: Journal,
         environment: Mapping[str, str],
         telemetry: Telemetry,
+        door: Door = GATEWAY,
     ) -> None:
         self.settings = settings
-        self.connections = connections
+        self.door = door
         self.metrics = metrics
         self.journal = journal
         self.environment = environment
@@ -51,7 +66,8 @@ class Relay:
         self.misses = MissReporter(metrics, journal, telemetry)
 
         keep = settings.policy.keep
-        index = ConversationIndex(store, shared=settings.shares_store, keep=keep)
+        shared = settings.shares_store or door.shares_store
+        self.index = index = ConversationIndex(store, shared=shared, keep=keep, door=door.name)
         self.saver = ConversationSaver(store, index, metrics)
         self.policies = RequestPolicies(ServedWindows(environment))
         call_fitter = CallFitter(
@@ -62,17 +78,21 @@ class Relay:
             saver=self.saver,
             metrics=metrics,
             journal=journal,
+            is_strict=door.is_strict,
         )
         self.fitter = Fitter(call_fitter)
         self.sent_calls = SentCalls(call_fitter)
         self._memories: dict[str, TurnMemory] = {}
         self._tasks: set[asyncio.Future[None]] = set()
 
-    def memory(self, workspace: str) -> TurnMemory:
-        """The decoded messages of a workspace. How fast one is decoded tells nothing about another's."""
+    def decode(self, text: bytes, workspace: str, *, packed: bytes | None = None) -> RequestBody:
+        """Decode the body of a request. Raises Refusal if it is none.
+
+        Each workspace has a memory of messages: how fast one is decoded tells nothing about another's.
+        """
         if workspace not in self._memories:
             self._memories[workspace] = TurnMemory()
-        return self._memories[workspace]
+        return decode_body(text, self._memories[workspace], packed=packed)
 
     def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
         """Finish something that must not end with the client's connection."""

@@ -193,6 +193,12 @@ class ConversationSaver:
                 return False
         return True
 
+    def forget_pending(self) -> None:
+        """Save nothing of what waits: nobody reads it again."""
+        self._unsaved.clear()
+        self._changed.clear()
+        self._unrecorded.clear()
+
     async def _save_unsaved(self, conversation: LiveConversation) -> bool:
         """Save a conversation that waits. Returns False if the store is gone."""
         async with self._index.lock(conversation.workspace, conversation.family):

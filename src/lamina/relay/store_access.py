@@ -71,8 +71,13 @@ class GatewayConversation(msgspec.Struct, frozen=True, kw_only=True):
 class GatewayStore:
     """Opens the store, and opens it again after it failed."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        open_given: Callable[[], AbstractAsyncContextManager[Store]] | None = None,
+    ) -> None:
         self._settings = settings
+        self._open_given = open_given
         self._stack: AsyncExitStack | None = None
         self._store: Store | None = None
         self._opening = asyncio.Lock()
@@ -253,6 +258,8 @@ class GatewayStore:
     async def _open_configured(self) -> AbstractAsyncContextManager[Store]:
         """The store of the settings; without an address it is the user's own."""
         settings = self._settings
+        if self._open_given is not None:
+            return self._open_given()
         if self.keeps_nothing:
             return open_store("memory:")
         user_settings = load_settings()

@@ -26,6 +26,7 @@ from lamina.relay.stream import AnswerWriter
 from lamina.relay.upstream_port import (
     BadAnswer,
     CannotConnect,
+    Connections,
     DroppedByUpstream,
     Reply,
     read_origin,
@@ -70,6 +71,7 @@ class UpstreamAnswer:
         upstream: Upstream,
         writer: AnswerWriter,
         *,
+        connections: Connections,
         headers: Headers,
         body: bytes | AsyncIterator[bytes] | None,
         keeps_alive: bool = False,
@@ -80,6 +82,7 @@ class UpstreamAnswer:
         self._request = request
         self._upstream = upstream
         self._writer = writer
+        self._connections = connections
         self._headers = headers
         self._body = body
         self._keeps_alive = keeps_alive
@@ -172,7 +175,7 @@ class UpstreamAnswer:
     async def _send(self) -> Reply:
         origin = read_origin(self._upstream.settings.url)
         request = self._request
-        return await self._relay.connections.ask(
+        return await self._connections.ask(
             request.method, origin, request.target, self._headers, self._body, is_again=self._is_again
         )
 
