@@ -6,14 +6,13 @@
 
 An append is a turn: a group of two records, the state and an idempotency key, in one transaction. The bar is
 Python's sqlite3 in one thread with the same settings, tables and statements, which computes no checksums.
-Where apsw is not named, lamina's stores use Python's sqlite3, too. All take turns in rounds, so that a busy
+All take turns in rounds, so that a busy
 machine slows them alike; the ratios are the result, the times only say what they are ratios of.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import sqlite3
@@ -133,15 +132,10 @@ def _row(what: str, times: Sequence[float], cpu: float, bar: float) -> Row:
 
 async def contestants(folder: Path, stack: AsyncExitStack) -> dict[str, Append]:
     kinds: dict[str, Append] = {"raw sqlite3": raw(folder / "raw.db", stack)}
-    kinds["lamina sqlite"] = ours(
-        await stack.enter_async_context(open_sqlite(folder / "ours.db", driver="sqlite3"))
-    )
-    many = await stack.enter_async_context(open_sqlite(folder / "many.db", driver="sqlite3"))
+    kinds["lamina sqlite"] = ours(await stack.enter_async_context(open_sqlite(folder / "ours.db")))
+    many = await stack.enter_async_context(open_sqlite(folder / "many.db"))
     kinds[f"lamina sqlite, {TASKS} tasks at once"] = at_once(many)
-    if importlib.util.find_spec("apsw"):
-        newer = await stack.enter_async_context(open_sqlite(folder / "apsw.db", driver="apsw"))
-        kinds["lamina sqlite, driver apsw"] = ours(newer)
-    inner = await stack.enter_async_context(open_sqlite(folder / "sealed.db", driver="sqlite3"))
+    inner = await stack.enter_async_context(open_sqlite(folder / "sealed.db"))
     kinds["lamina sqlite, encrypted"] = ours(Sealed(inner, generate(), create=True))
     kinds["lamina memory"] = ours(MemoryStore())
     return kinds
@@ -174,7 +168,7 @@ def at_once(store: Store) -> Append:
 
 def raw(path: Path, stack: AsyncExitStack) -> Append:
     """The same settings and statements, in this thread, through nothing."""
-    set_up = connect(str(path), driver="sqlite3", writes=True)
+    set_up = connect(str(path), writes=True)
     make_tables(set_up)
     settings = {name: set_up.run(f"PRAGMA {name}")[0][0] for name in _SETTINGS}
     set_up.close()
@@ -209,7 +203,7 @@ _SETTINGS = (*SETTINGS, "wal_autocheckpoint")
 
 async def tail(path: Path, size: int, reads: int) -> Tail:
     step = 1_000
-    async with open_sqlite(path, driver="sqlite3") as store:  # it sees the locks of `_raw_tail`
+    async with open_sqlite(path) as store:  # it sees the locks of `_raw_tail`
         for start in range(0, size, step):
             await store.append(HERE, [RECORD] * step, expect=start)
         took = await _median(partial(store.read, HERE, last=50), runs=reads)

@@ -141,7 +141,7 @@ def written_files() -> bytes:
 
 def make_sqlite(path: Path) -> None:
     async def make() -> None:
-        async with open_sqlite(path, driver="sqlite3") as store:
+        async with open_sqlite(path) as store:
             await fill(store)
 
     anyio.run(make)

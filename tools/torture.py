@@ -30,7 +30,7 @@ MOST_PRINTED = 3
 """Violations that are printed of one trial. --json has all of them."""
 
 _EXAMPLES = """\
-STORE is sqlite:FOLDER, sqlite+apsw:FOLDER, files:FOLDER, memory:, postgresql://... or postgres: alone,
+STORE is sqlite:FOLDER, files:FOLDER, memory:, postgresql://... or postgres: alone,
 for which a server is started, and killed. Everything is made in new folders below FOLDER and removed
 again; without one, in the folder for temporary files. A database gets schemas that begin with
 lamina_torture, which are removed again, too. gateways: is no store: two gateways over one PostgreSQL serve

@@ -1,7 +1,7 @@
 """The user's settings: one typed TOML file.
 
     # settings.toml
-    store = "~/chats.db"        or any address of a store: sqlite+apsw:~/chats.db, files:~/chats, postgresql://...
+    store = "~/chats.db"        or any address of a store: files:~/chats, postgresql://...
     model = "gpt-5"
     key_file = "~/.config/app/key"      the file with the key of the store, if that is sealed
 

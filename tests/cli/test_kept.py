@@ -19,7 +19,7 @@ from lamina.segments import file
 from lamina.sessions import Session, open_search
 from lamina.stores import SqliteStore, open_store
 from lamina.stores.sealed import Key, from_file, init_file
-from lamina.stores.sqlite import drivers
+from lamina.stores.sqlite import wal_reset
 from tests.cli.running import run
 
 SPEC = "# Retry\n\nA request is retried three times.\n" * 30
@@ -324,19 +324,18 @@ def test_a_file_with_a_faulty_sqlite_is_safe_and_only_doctor_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version", "3.40.1")
-    address = f"sqlite+sqlite3:{tmp_path}/a.db"
+    address = f"{tmp_path}/a.db"
     kept(address)
     assert run("conversations", "list", "--store", address).err == "1 conversation\n"
     for action in ("show chat", "verify"):
         assert "SQLite" not in run("conversations", *action.split(), "--store", address).err
     assert json.loads(run("conversations", "verify", "--store", address, "--json").out)["risk"] == ""
-    monkeypatch.setattr(drivers, "usual_driver", lambda: "sqlite3")
     lines = json.loads(run("doctor", "--store", address, "--json").out)["lines"]
     [line] = [line for line in lines if line["subject"] == "sqlite"]
     assert line["verdict"] == "remark"
     assert "SQLite 3.40.1 has the WAL-reset fault" in line["text"]
     assert "its files are safe" in line["text"]
-    assert "install apsw" in line["next_step"]
+    assert "SQLite 3.51.3 or newer" in line["next_step"]
     monkeypatch.setattr(sqlite3, "sqlite_version", "3.51.3")
     lines = json.loads(run("doctor", "--store", address, "--json").out)["lines"]
     assert "sqlite" not in [line["subject"] for line in lines]
@@ -345,19 +344,19 @@ def test_a_file_with_a_faulty_sqlite_is_safe_and_only_doctor_tells(
 def test_where_nothing_keeps_processes_apart_verify_tells_the_risk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = f"sqlite+sqlite3:{tmp_path}/a.db"
+    address = f"{tmp_path}/a.db"
     kept(address)
     monkeypatch.setattr(sqlite3, "sqlite_version", "3.40.1")
-    monkeypatch.setattr(drivers, "can_lock", lambda: False)
-    monkeypatch.setattr(drivers, "_warned", {"3.40.1"})
+    monkeypatch.setattr(wal_reset, "can_lock", lambda: False)
+    monkeypatch.setattr(wal_reset, "_warned", {"3.40.1"})
     assert run("conversations", "verify", "--store", address).err.count("WAL-reset fault") == 1
     told = json.loads(run("conversations", "verify", "--store", address, "--json").out)
-    assert "install apsw" in told["risk"]
+    assert "let one process at a time use a file" in told["risk"]
 
 
 BASE = """
 import sys
-for name in ("cryptography", "apsw", "psycopg", "numpy", "tokenizers", "prompt_toolkit"):
+for name in ("cryptography", "psycopg", "numpy", "tokenizers", "prompt_toolkit"):
     sys.modules[name] = None
 import contextlib, io, json
 from lamina.cli import main
@@ -381,7 +380,11 @@ WITHOUT_EXTRAS: tuple[tuple[str, int, str], ...] = (
     ),
     ("conversations list --key-file key --store a.db", 2, "pip install 'lamina-context[encryption]'"),
     ("conversations list --store postgresql://nowhere/x", 2, "pip install 'lamina-context[postgres]'"),
-    ("conversations list --store sqlite+apsw:a.db", 2, "apsw is not installed; pip install 'apsw>=3.51.3'"),
+    (
+        "conversations list --store sqlite+apsw:a.db",
+        2,
+        "no kind of store is called 'sqlite+apsw'",
+    ),
     ("conversations list --store sealed.db", 4, "lamina: this store is sealed; give its key: "),
 )
 

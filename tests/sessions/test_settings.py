@@ -87,7 +87,7 @@ def test_the_default_store_is_a_file_in_the_users_data_folder(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert data_folder() == tmp_path / "lamina"
     assert Settings().store_address() == str(tmp_path / "lamina" / STORE)
-    for address in ("~/x.db", "sqlite+apsw:~/x.db", "postgresql://host/chats", "files:chats"):
+    for address in ("~/x.db", "sqlite:~/x.db", "postgresql://host/chats", "files:chats"):
         assert Settings(store=address).store_address() == address
 
 

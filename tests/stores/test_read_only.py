@@ -5,7 +5,6 @@ The tests may run as root, whom no mode stops, so everything is looked at by a p
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import sys
@@ -31,7 +30,6 @@ from lamina.stores import (
     open_sqlite,
 )
 from lamina.stores.sealed import Sealed, generate
-from lamina.stores.sqlite.drivers import Driver
 from lamina.testing._store_trial import expect_error
 from tests.torture.children import failure, forked
 
@@ -39,7 +37,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it needs modes 
 
 NOBODY = 65534
 HERE = Where("w", "here")
-DRIVERS: tuple[Driver, ...] = ("sqlite3", "apsw") if importlib.util.find_spec("apsw") else ("sqlite3",)
 KEY = generate()
 
 Opening = Callable[[], AbstractAsyncContextManager[Store]]
@@ -113,9 +110,8 @@ async def reads_and_refuses(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("files", "folders"), [(0o444, 0o555), (0o444, 0o777), (0o666, 0o555)])
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_a_sqlite_file_is_read(folder: Path, driver: Driver, files: int, folders: int) -> None:
-    opening = partial(open_sqlite, folder / "chats.db", driver=driver)
+def test_a_sqlite_file_is_read(folder: Path, files: int, folders: int) -> None:
+    opening = partial(open_sqlite, folder / "chats.db")
     write(opening)
     before = freeze(folder, files=files, folders=folders)
     seen_by_nobody(opening, reads_and_refuses)
@@ -123,16 +119,13 @@ def test_a_sqlite_file_is_read(folder: Path, driver: Driver, files: int, folders
 
 
 @pytest.mark.parametrize("ends", [("", "-wal"), ("", "-wal", "-shm")], ids=["log", "log and index"])
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_the_log_of_a_crash_is_read_with_its_file(
-    folder: Path, driver: Driver, ends: tuple[str, ...]
-) -> None:
+def test_the_log_of_a_crash_is_read_with_its_file(folder: Path, ends: tuple[str, ...]) -> None:
     live, copy = folder / "live", folder / "copy"
     live.mkdir()
     copy.mkdir()
 
     async def copy_while_open() -> None:
-        async with open_sqlite(live / "chats.db", driver=driver) as store:
+        async with open_sqlite(live / "chats.db") as store:
             await store.append(HERE, [b"a", b"b"], state=b"the state")
             for end in ends:  # by another process: closing a file here would give up SQLite's locks
                 await anyio.run_process(["cp", str(live / f"chats.db{end}"), str(copy)])
@@ -140,7 +133,7 @@ def test_the_log_of_a_crash_is_read_with_its_file(
     anyio.run(copy_while_open)
     assert (copy / "chats.db-wal").stat().st_size > 0
     before = freeze(copy)
-    seen_by_nobody(partial(open_sqlite, copy / "chats.db", driver=driver), reads_and_refuses)
+    seen_by_nobody(partial(open_sqlite, copy / "chats.db"), reads_and_refuses)
     assert content_of(copy) == before
 
 

@@ -42,7 +42,7 @@ def with_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any
     """The library is Python's own: connections that a test makes beside the store have to see its locks."""
 
     async def run() -> Any:
-        async with open_sqlite(path, driver="sqlite3") as store:
+        async with open_sqlite(path) as store:
             return await work(store)
 
     return anyio.run(run)
@@ -78,9 +78,9 @@ async def test_what_a_reader_still_needs_is_gone_after_the_next_write(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lamina.stores.sqlite.writer.BUSY_MS", 10)
-    async with open_sqlite(path, driver="sqlite3") as store:
+    async with open_sqlite(path) as store:
         await store.append(HERE, [SECRET])
-        reader = connect(str(path), driver="sqlite3", writes=False)
+        reader = connect(str(path), writes=False)
         reader.run("BEGIN")
         reader.run("SELECT count(*) FROM record")
         assert await store.delete(HERE)
@@ -245,7 +245,7 @@ async def test_a_writer_that_waits_too_long_says_so_and_goes_on(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "BUSY_MS", 20)
-    async with open_sqlite(path, driver="sqlite3") as store:
+    async with open_sqlite(path) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             busy = await expect_error(store.append(HERE, [b"a"]), StoreError)
@@ -282,7 +282,7 @@ def test_nothing_is_left_of_rows_that_were_moved(path: Path) -> None:
 
 @awaited
 async def test_what_was_replaced_can_be_scrubbed(path: Path) -> None:
-    async with open_sqlite(path, driver="sqlite3") as store:
+    async with open_sqlite(path) as store:
         await store.append(HERE, [SECRET, b"other"], state=SECRET)
         await store.replace(HERE, {0: b"new"}, expect=2, state=b"new")
         await store.scrub()
@@ -293,7 +293,7 @@ async def test_what_was_replaced_can_be_scrubbed(path: Path) -> None:
 def test_those_who_wait_share_a_commit_and_not_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk()
     monkeypatch.setattr(writer, "connect", disk.connect)
-    own = writer.writer_of(str(path), "sqlite3")
+    own = writer.writer_of(str(path))
     busy, go_on = threading.Event(), threading.Event()
 
     def first(link: SqliteConnection) -> None:
@@ -360,7 +360,7 @@ async def test_closing_waits_for_writes_under_way(path: Path) -> None:
 
 
 def test_a_deletion_that_fails_leaves_no_transaction(path: Path) -> None:
-    own = writer.writer_of(str(path), "sqlite3")
+    own = writer.writer_of(str(path))
 
     def fail(link: SqliteConnection) -> bool:
         link.run("DELETE FROM conversation")

@@ -14,12 +14,12 @@ import anyio
 import pytest
 
 from lamina.errors import BadInput, StoreError
-from lamina.stores import Once, SqliteStore, StoredHead, WalResetRisk, Where, open_sqlite
-from lamina.stores.sqlite import connections, drivers, schema, tables, writer
+from lamina.stores import SqliteStore, WalResetRisk, Where, open_sqlite
+from lamina.stores.sqlite import connections, schema, tables, wal_reset, writer
 from lamina.stores.sqlite.connections import SqliteConnection, SqliteFailure, connect
-from lamina.stores.sqlite.drivers import LOCK_SUFFIX, Driver, ProcessLock, warn_if_unsafe
 from lamina.stores.sqlite.schema import APPLICATION, VERSION, make_tables
-from lamina.testing._store_trial import expect_error, make_bodies
+from lamina.stores.sqlite.wal_reset import LOCK_SUFFIX, ProcessLock, warn_if_unsafe
+from lamina.testing._store_trial import expect_error
 from tests.sessions.talking import awaited
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
@@ -37,7 +37,7 @@ def with_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any
     """The library is Python's own: connections that a test makes beside the store have to see its locks."""
 
     async def run() -> Any:
-        async with open_sqlite(path, driver="sqlite3") as store:
+        async with open_sqlite(path) as store:
             return await work(store)
 
     return anyio.run(run)
@@ -46,7 +46,7 @@ def with_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any
 @pytest.mark.parametrize("writes", [True, False])
 def test_every_connection_waits_for_the_disk(path: Path, *, writes: bool) -> None:
     with_store(path, lambda store: store.append(HERE, [b"a"]))
-    link = connect(str(path), driver="sqlite3", writes=writes)
+    link = connect(str(path), writes=writes)
     settings = (
         "journal_mode synchronous mmap_size secure_delete foreign_keys wal_autocheckpoint query_only".split()
     )
@@ -59,38 +59,38 @@ def test_every_connection_waits_for_the_disk(path: Path, *, writes: bool) -> Non
 def test_a_setting_that_does_not_hold_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connections.SETTINGS, "synchronous", 7)
     with pytest.raises(StoreError, match="synchronous"):
-        connect(str(path), driver="sqlite3", writes=True)
+        connect(str(path), writes=True)
 
 
 @pytest.mark.parametrize("has_locks", [True, False])
 def test_only_an_sqlite_that_nothing_makes_safe_is_warned_of_and_once(
     monkeypatch: pytest.MonkeyPatch, *, has_locks: bool
 ) -> None:
-    monkeypatch.setattr(drivers, "_warned", set())
-    monkeypatch.setattr(drivers, "can_lock", lambda: has_locks)
+    monkeypatch.setattr(wal_reset, "_warned", set())
+    monkeypatch.setattr(wal_reset, "can_lock", lambda: has_locks)
     faulty = {"3.7.0": 1, "3.40.1": 1, "3.51.2": 1, "3.51.3": 0, "3.6.23": 0, "3.54.1": 0, "4.0.0": 0}
     for version, warned in faulty.items():
         monkeypatch.setattr(sqlite3, "sqlite_version", version)
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            warn_if_unsafe("sqlite3")
-            warn_if_unsafe("sqlite3")
+            warn_if_unsafe()
+            warn_if_unsafe()
         expected = [] if has_locks else [WalResetRisk] * warned
         assert [each.category for each in seen] == expected, version
-        assert bool(drivers.describe_fault("sqlite3")) == bool(warned)
+        assert bool(wal_reset.describe_fault()) == bool(warned)
 
 
 def test_with_the_wal_reset_fault_one_process_writes_at_a_time(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "BUSY_MS", 50)
-    monkeypatch.setattr(writer, "is_faulty", lambda _: False)
+    monkeypatch.setattr(writer, "is_faulty", lambda: False)
     with_store(path, lambda store: store.append(HERE, [b"a"]))
     assert not Path(f"{path}{LOCK_SUFFIX}").exists(), "a SQLite without the fault needs no lock"
-    monkeypatch.setattr(writer, "is_faulty", lambda _: True)
+    monkeypatch.setattr(writer, "is_faulty", lambda: True)
     with_store(path, lambda store: store.append(HERE, [b"b"]))
     other = ProcessLock(str(path), needed=False, patience=0)  # the file of the lock tells others to take it
-    monkeypatch.setattr(writer, "is_faulty", lambda _: False)
+    monkeypatch.setattr(writer, "is_faulty", lambda: False)
 
     async def trial(store: SqliteStore) -> None:
         with other.hold():
@@ -149,7 +149,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_tables_whose_making_fails_are_not_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    link = connect(str(path), driver="sqlite3", writes=True)
+    link = connect(str(path), writes=True)
     with closing(link):
         with monkeypatch.context() as patch:
             patch.setattr(schema, "TABLES", (*schema.TABLES, "nonsense"))
@@ -164,69 +164,16 @@ def test_tables_whose_making_fails_are_not_there(path: Path, monkeypatch: pytest
 
 def test_stores_of_one_process_share_the_writer(path: Path) -> None:
     alias = path.with_name("other.db")
-    one = writer.writer_of(str(path), "sqlite3")
+    one = writer.writer_of(str(path))
     alias.symlink_to(path)
-    two = writer.writer_of(str(alias), "sqlite3")
+    two = writer.writer_of(str(alias))
     assert one is two
     one.release()
     assert two.write(lambda link: link.run("SELECT 1")) == [(1,)]
     two.release()
-    three = writer.writer_of(str(path), "sqlite3")
+    three = writer.writer_of(str(path))
     three.release()
     assert three is not one
-
-
-@awaited
-async def test_two_libraries_do_not_meet_at_one_file(path: Path) -> None:
-    async with open_sqlite(path, driver="sqlite3") as store:
-        await store.append(HERE, [b"a"])
-        await expect_error(SqliteStore.open(path, driver="apsw"), BadInput)
-        unknown: Any = "sqlite4"
-        await expect_error(SqliteStore.open(path.with_name("b.db"), driver=unknown), BadInput)
-
-
-@awaited
-async def test_without_a_name_the_library_is_the_one_that_has_the_file_open(path: Path) -> None:
-    async with open_sqlite(path, driver="sqlite3") as store, open_sqlite(path) as other:
-        assert other.driver == store.driver == "sqlite3"
-        await other.append(HERE, [b"a"])
-
-
-@pytest.mark.parametrize(
-    ("faulty", "used"),
-    [
-        ({"sqlite3"}, "apsw"),
-        (set(), "apsw"),
-        ({"apsw"}, "sqlite3"),
-        ({"apsw", "sqlite3"}, "apsw"),
-    ],
-)
-def test_the_usual_library_is_the_one_with_the_newer_sqlite(
-    faulty: set[str], used: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("apsw")
-    monkeypatch.setattr(drivers, "is_faulty", faulty.__contains__)
-    assert drivers.usual_driver() == used
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert drivers.usual_driver() == "sqlite3"
-
-
-def test_apsw_keeps_the_same_file(path: Path) -> None:
-    pytest.importorskip("apsw")
-
-    async def work(driver: Driver, expect: int) -> None:
-        async with open_sqlite(path, driver=driver) as store:
-            head = await store.append(
-                HERE, make_bodies(3), expect=expect, once=Once(key=f"{expect}", digest=b"d"), state=b"s"
-            )
-            assert head == StoredHead(count=expect + 3, state=b"s")
-            await store.backup(path.with_name(f"{expect}.db"))
-            assert len((await store.read(HERE)).records) == expect + 3
-
-    anyio.run(work, "sqlite3", 0)
-    anyio.run(work, "apsw", 3)
-    anyio.run(work, "sqlite3", 6)
-    assert len(with_store(path.with_name("3.db"), lambda store: store.read(HERE)).records) == 6
 
 
 def test_a_backup_under_load_is_one_moment(path: Path) -> None:
@@ -266,7 +213,7 @@ def test_a_backup_under_load_is_one_moment(path: Path) -> None:
 
 @awaited
 async def test_a_backup_overwrites_nothing(path: Path) -> None:
-    async with open_sqlite(path, driver="sqlite3") as store:
+    async with open_sqlite(path) as store:
         path.with_name("precious").write_text("mine")
         await expect_error(store.backup(path.with_name("precious")), BadInput)
         await expect_error(store.backup(path.parent / "no" / "where"), StoreError)
@@ -288,7 +235,7 @@ def test_a_closed_store_says_so(path: Path) -> None:
 async def test_a_store_is_not_carried_into_another_process(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_sqlite(path, driver="sqlite3") as store:
+    async with open_sqlite(path) as store:
         monkeypatch.setattr(store, "_process", 1)
         await expect_error(store.read(HERE), StoreError)
 
@@ -339,8 +286,8 @@ class _Interrupted:
 
 
 def test_the_version_is_that_of_one_moment_while_another_process_makes_the_tables(path: Path) -> None:
-    connection = connect(str(path), driver="sqlite3", writes=True)
-    other = connect(str(path), driver="sqlite3", writes=True)
+    connection = connect(str(path), writes=True)
+    other = connect(str(path), writes=True)
     with closing(connection), closing(other):
         interrupted: Any = _Interrupted(connection, other)
         assert not schema.has_tables(interrupted)

@@ -1,6 +1,6 @@
 """Where a store is, from its address: what `make torture` and the tests hand to the trials.
 
-    sqlite:FOLDER   sqlite+apsw:FOLDER   files:FOLDER   postgres:   postgresql://...   memory:
+    sqlite:FOLDER   files:FOLDER   postgres:   postgresql://...   memory:
 
 Everything happens in new folders below FOLDER, and in schemas of its own in a database, one for each folder
 that a trial makes: what is already there is not touched, and they are removed in the end. `postgres:` alone
@@ -19,10 +19,8 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
-from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import Literal
 
 import msgspec
 
@@ -58,7 +56,7 @@ def place_at(url: str) -> Iterator[Place]:
     """The place with this address, until the context ends."""
     kind, colon, rest = url.partition(":")
     if not colon or kind not in _PLACES:
-        hint = "give sqlite:FOLDER, sqlite+apsw:FOLDER, files:FOLDER, postgres:, postgresql://... or memory:"
+        hint = "give sqlite:FOLDER, files:FOLDER, postgres:, postgresql://... or memory:"
         raise BadInput(f"{url!r}", place="store", hint=hint)
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -69,18 +67,27 @@ def place_at(url: str) -> Iterator[Place]:
 
 
 @contextmanager
-def _sqlite(driver: Literal["sqlite3", "apsw"], _: str, folder: str) -> Iterator[Place]:
-    own: OpenStore = partial(_open_sqlite, driver)
+def _sqlite(_: str, folder: str) -> Iterator[Place]:
     has_apsw = importlib.util.find_spec("apsw") is not None
-    shimmed: OpenStore | None = partial(_open_sqlite, "apsw") if has_apsw else None
-    name = "sqlite" if driver == "sqlite3" else "sqlite (apsw)"
-    yield Place(name=name, open=own, within=_made(folder), shimmed=shimmed, backup=_back_up_sqlite)
+    shimmed: OpenStore | None = _open_shimmed_sqlite if has_apsw else None
+    yield Place(
+        name="sqlite", open=_open_sqlite, within=_made(folder), shimmed=shimmed, backup=_back_up_sqlite
+    )
 
 
 @asynccontextmanager
-async def _open_sqlite(driver: Literal["sqlite3", "apsw"], folder: str) -> AsyncIterator[Store]:
-    async with open_sqlite(Path(folder) / FILE, driver=driver) as store:
+async def _open_sqlite(folder: str) -> AsyncIterator[Store]:
+    async with open_sqlite(Path(folder) / FILE) as store:
         yield store
+
+
+@asynccontextmanager
+async def _open_shimmed_sqlite(folder: str) -> AsyncIterator[Store]:
+    from tests.torture.apsw_connection import using_apsw  # noqa: PLC0415 - not everybody has apsw
+
+    with using_apsw():
+        async with open_sqlite(Path(folder) / FILE) as store:
+            yield store
 
 
 async def _back_up_sqlite(store: Store, folder: str) -> None:
@@ -152,8 +159,7 @@ def _made(folder: str) -> str | None:
 
 
 _PLACES: dict[str, Callable[[str, str], AbstractContextManager[Place]]] = {
-    "sqlite": partial(_sqlite, "sqlite3"),
-    "sqlite+apsw": partial(_sqlite, "apsw"),
+    "sqlite": _sqlite,
     "files": _files,
     "memory": _memory,
     "postgres": _postgres,

@@ -67,12 +67,12 @@ def _check_bodies(record: ConversationRecord, name: str) -> None:
 def _risk_of(store: Store) -> str:
     """What the SQLite behind a store could do to it; empty if nothing, or if it has none."""
     from lamina.stores.sqlite import SqliteStore  # noqa: PLC0415
-    from lamina.stores.sqlite.drivers import risk  # noqa: PLC0415
+    from lamina.stores.sqlite.wal_reset import risk  # noqa: PLC0415
 
     inner = getattr(store, "store", store)
     if not isinstance(inner, SqliteStore):
         return ""
-    return risk(inner.driver)
+    return risk()
 
 
 async def rescue_conversation(store: Store, workspace: str, arguments: argparse.Namespace) -> int:

@@ -138,12 +138,12 @@ def _check_package() -> Iterator[CheckLine]:
 
 def _check_sqlite() -> Iterator[CheckLine]:
     """Say once and plainly if the SQLite in use has a fault that lamina works around."""
-    from lamina.stores.sqlite.drivers import describe_fault, remedy, usual_driver  # noqa: PLC0415
+    from lamina.stores.sqlite.wal_reset import describe_fault  # noqa: PLC0415
 
-    driver = usual_driver()
-    fault = describe_fault(driver)
+    fault = describe_fault()
     if fault:
-        yield remark("sqlite", fault, next_step=f"{remedy(driver)}, for faster writes by several processes")
+        step = "use a Python with SQLite 3.51.3 or newer, for faster writes by several processes"
+        yield remark("sqlite", fault, next_step=step)
 
 
 def _describe_missing(package: str, arguments: argparse.Namespace) -> CheckLine:

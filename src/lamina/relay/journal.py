@@ -41,7 +41,7 @@ LAST_BYTES = 256 << 10
 LAST_SECONDS = 60.0
 """How much of the end of the file is read for what a process logged last before it was killed."""
 
-_FILE_KINDS = ("sqlite", "sqlite+apsw", "sqlite+sqlite3", "files")
+_FILE_KINDS = ("sqlite", "files")
 
 
 class Journal:

@@ -1,30 +1,25 @@
 """A store by its address, as commands and settings name it.
 
-    chats.db   sqlite:chats.db   sqlite+apsw:chats.db   files:folder   postgresql://host/db   memory:
+    chats.db   sqlite:chats.db   files:folder   postgresql://host/db   memory:
 
-`sqlite:` uses the library with the newer SQLite; `sqlite+apsw:` and `sqlite+sqlite3:` choose one. With a key
-the store is sealed. Opening a sealed store without its key raises KeyNeeded, with another key WrongKey. What
-a kind of store needs is imported only when one is opened.
+With a key the store is sealed. Opening a sealed store without its key raises KeyNeeded, with another key
+WrongKey. What a kind of store needs is imported only when one is opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from importlib import import_module
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from anyio import to_thread
 
 from lamina.errors import BadInput, KeyNeeded, StoreError
 from lamina.settings import Settings
 from lamina.stores.port import HEADER, Store
-
-if TYPE_CHECKING:
-    from lamina.stores.sqlite.drivers import Driver
 
 KEY_VARIABLE = "LAMINA_KEY"
 """The environment variable that holds the key of a sealed store."""
@@ -168,15 +163,15 @@ def _parse_address(address: str) -> _ParsedAddress:
     if kind in ("postgres", "postgresql") and rest.startswith("//"):
         return _ParsedAddress("postgresql", _open_postgres, address)
     if kind in _KINDS:
-        return _ParsedAddress(kind.partition("+")[0], _KINDS[kind], rest)
+        return _ParsedAddress(kind, _KINDS[kind], rest)
     kinds = ", ".join([*_KINDS, "postgresql"])
     raise BadInput(f"no kind of store is called {kind!r}", place=address, hint=f"use {kinds}, or a path")
 
 
-def _open_sqlite(path: str, *, driver: Driver | None = None) -> AbstractAsyncContextManager[Store]:
+def _open_sqlite(path: str) -> AbstractAsyncContextManager[Store]:
     from lamina.stores.sqlite import open_sqlite  # noqa: PLC0415
 
-    return open_sqlite(Path(path).expanduser(), driver=driver)
+    return open_sqlite(Path(path).expanduser())
 
 
 def _open_files(folder: str) -> AbstractAsyncContextManager[Store]:
@@ -203,8 +198,6 @@ async def _open_memory(_: str) -> AsyncIterator[Store]:
 
 _KINDS: dict[str, StoreOpener] = {
     "sqlite": _open_sqlite,
-    "sqlite+apsw": partial(_open_sqlite, driver="apsw"),
-    "sqlite+sqlite3": partial(_open_sqlite, driver="sqlite3"),
     "files": _open_files,
     "memory": _open_memory,
 }

@@ -1,21 +1,18 @@
 """A connection to an SQLite file, set up so that what is committed is on the disk.
 
-Two libraries can be behind it: `sqlite3` of Python, or `apsw`, which brings a newer SQLite along. Both are
-used through `SqliteConnection` and raise `SqliteFailure`. This module knows no tables and no conversations.
+It knows no tables and no conversations, and raises nothing but `SqliteFailure`.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from lamina.errors import BadInput, Damaged, StoreError
-from lamina.stores.sqlite.drivers import Driver, import_apsw
+from lamina.errors import Damaged, StoreError
 
 Values = Sequence[str | int | bytes | None]
 
@@ -44,27 +41,13 @@ class SqliteFailure(Exception):
         super().__init__(words)
 
 
-class SqliteConnection(Protocol):
-    """One connection, for one thread at a time."""
-
-    def run(self, sql: str, values: Values = ()) -> list[Any]: ...
-
-    def many(self, sql: str, rows: Iterable[Values]) -> None: ...
-
-    def inside(self) -> bool: ...
-
-    def copy(self, path: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def connect(path: str, *, driver: Driver, writes: bool, frozen: bool = False) -> SqliteConnection:
+def connect(path: str, *, writes: bool, frozen: bool = False) -> SqliteConnection:
     """Open a connection. Every setting is made and read back; StoreError if SQLite does not accept one.
 
     `frozen`: the file is on a medium that cannot be written to, and has no log. SQLite is then told that
     nobody changes the file, since it can make neither a lock nor a log there.
     """
-    connection = _open_connection(path, driver, frozen=frozen)
+    connection = _open_connection(path, frozen=frozen)
     try:
         _set_up(connection, writes=writes, frozen=frozen)
     except SqliteFailure as error:
@@ -82,11 +65,9 @@ def close_quietly(connection: SqliteConnection) -> None:
         connection.close()
 
 
-def _open_connection(path: str, driver: Driver, *, frozen: bool) -> SqliteConnection:
-    if driver not in _CONNECTIONS:
-        raise BadInput(f"{driver!r}", place="driver", hint=f"it is one of {', '.join(_CONNECTIONS)}")
+def _open_connection(path: str, *, frozen: bool) -> SqliteConnection:
     try:
-        return _CONNECTIONS[driver](path, frozen=frozen)
+        return SqliteConnection(path, frozen=frozen)
     except SqliteFailure as error:
         raise StoreError(f"{path!r}: {error.words}", hint="check the folder and its permissions") from error
 
@@ -155,27 +136,25 @@ def _turn_on_wal(connection: SqliteConnection) -> None:
             return
 
 
-class _LibraryConnection(ABC):
-    """A connection of either library. Whatever error the library raises becomes a SqliteFailure."""
+class SqliteConnection:
+    """One connection, for one thread at a time. Whatever error sqlite3 raises becomes a SqliteFailure."""
 
-    def __init__(self, path: str, library_error: type[Exception], *, frozen: bool) -> None:
-        # Numbers that are too large, and names in a damaged file, raise errors of Python itself.
-        self._errors = (library_error, OverflowError, UnicodeDecodeError)
+    # Numbers that are too large, and names in a damaged file, raise errors of Python itself.
+    _errors: tuple[type[Exception], ...] = (sqlite3.Error, OverflowError, UnicodeDecodeError)
+
+    def __init__(self, path: str, *, frozen: bool = False) -> None:
         try:
             self._inner = self._open(path, frozen=frozen)
         except self._errors as error:
             raise _failure_of(error) from error
 
-    @abstractmethod
     def _open(self, path: str, *, frozen: bool) -> Any:
         """Open the file. A frozen one cannot change, and SQLite is told so in the address."""
-
-    @abstractmethod
-    def _copy_into(self, target: Any) -> None:
-        """Write all pages through another connection of the library."""
+        address = f"{Path(path).as_uri()}?mode=ro&immutable=1" if frozen else path
+        return sqlite3.connect(address, timeout=0, isolation_level=None, check_same_thread=False, uri=frozen)
 
     def run(self, sql: str, values: Values = ()) -> list[Any]:
-        """Run one statement and return its rows. Errors of either library become one type."""
+        """Run one statement and return its rows."""
         try:
             rows: list[Any] = self._inner.execute(sql, values).fetchall()
         except self._errors as error:
@@ -196,7 +175,7 @@ class _LibraryConnection(ABC):
         """Copy the whole file as it is at this moment, while others go on reading and writing."""
         try:
             with closing(self._open(path, frozen=False)) as target:
-                self._copy_into(target)
+                self._inner.backup(target)
         except self._errors as error:
             raise _failure_of(error) from error
 
@@ -208,51 +187,11 @@ class _LibraryConnection(ABC):
             raise _failure_of(error) from error
 
 
-class _Sqlite3(_LibraryConnection):
-    """A connection of Python's own sqlite3."""
-
-    def __init__(self, path: str, *, frozen: bool = False) -> None:
-        super().__init__(path, sqlite3.Error, frozen=frozen)
-
-    def _open(self, path: str, *, frozen: bool) -> Any:
-        address = _frozen_address(path) if frozen else path
-        return sqlite3.connect(address, timeout=0, isolation_level=None, check_same_thread=False, uri=frozen)
-
-    def _copy_into(self, target: Any) -> None:
-        self._inner.backup(target)
-
-
-class _Apsw(_LibraryConnection):
-    """A connection of apsw."""
-
-    def __init__(self, path: str, *, frozen: bool = False) -> None:
-        self._library = import_apsw()
-        super().__init__(path, self._library.Error, frozen=frozen)
-
-    def _open(self, path: str, *, frozen: bool) -> Any:
-        if not frozen:
-            return self._library.Connection(path)
-        flags = self._library.SQLITE_OPEN_READONLY | self._library.SQLITE_OPEN_URI
-        return self._library.Connection(_frozen_address(path), flags=flags)
-
-    def _copy_into(self, target: Any) -> None:
-        with target.backup("main", self._inner, "main") as backup:
-            backup.step(-1)
-
-
-def _frozen_address(path: str) -> str:
-    """The address with which SQLite opens a file that nobody can change."""
-    return f"{Path(path).as_uri()}?mode=ro&immutable=1"
-
-
 def _failure_of(error: Exception) -> SqliteFailure:
-    """The result code of an error, as sqlite3 (`sqlite_errorcode`) or apsw (`result`) names it."""
+    """The result code of an error."""
     if isinstance(error, UnicodeDecodeError):  # names in a damaged file, even inside SQLite's own messages
         return SqliteFailure(CORRUPT, "the file is damaged")
     if isinstance(error, OverflowError):
         return SqliteFailure(TOOBIG, str(error))
-    code: int = getattr(error, "sqlite_errorcode", getattr(error, "result", 1))
+    code: int = getattr(error, "sqlite_errorcode", 1)
     return SqliteFailure(code & 0xFF, str(error))
-
-
-_CONNECTIONS: dict[str, type[_Sqlite3 | _Apsw]] = {"sqlite3": _Sqlite3, "apsw": _Apsw}

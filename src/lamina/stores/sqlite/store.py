@@ -43,7 +43,6 @@ from lamina.stores.sqlite.connections import (
     close_quietly,
     connect,
 )
-from lamina.stores.sqlite.drivers import Driver, usual_driver
 from lamina.stores.sqlite.writer import Writer, check_not_empty, writer_of
 from lamina.stores.syncing import sync_file, sync_folder
 
@@ -57,11 +56,9 @@ WRITERS = 16
 
 
 @asynccontextmanager
-async def open_sqlite(
-    path: str | os.PathLike[str], *, driver: Driver | None = None
-) -> AsyncIterator[SqliteStore]:
+async def open_sqlite(path: str | os.PathLike[str]) -> AsyncIterator[SqliteStore]:
     """Open the store in this file until the block ends. The file is made if it does not exist."""
-    store = await SqliteStore.open(path, driver=driver)
+    store = await SqliteStore.open(path)
     try:
         yield store
     finally:
@@ -71,11 +68,10 @@ async def open_sqlite(
 class SqliteStore(CheckedStore):
     """Conversations in one file. Made by `open`, and to be closed.
 
-    `driver` is the library that it uses. On a medium that cannot be written to there is no writer.
+    On a medium that cannot be written to there is no writer.
     """
 
     def __init__(self, writer: Writer | None, readers: Readers) -> None:
-        self.driver = readers.driver
         self._writer = writer
         self._readers = readers
         self._process = os.getpid()
@@ -84,12 +80,12 @@ class SqliteStore(CheckedStore):
         self._reading = CapacityLimiter(READERS)
 
     @staticmethod
-    async def open(path: str | os.PathLike[str], *, driver: Driver | None = None) -> SqliteStore:
-        """`driver` is the library with SQLite: apsw if it is installed, else Python's own."""
+    async def open(path: str | os.PathLike[str]) -> SqliteStore:
+        """Open the store in this file, which is made if it does not exist."""
         absolute_path = _absolute_path(path)
         # A cancelled call would lose what was opened, and nobody could close it.
         with CancelScope(shield=True):
-            writer, readers = await to_thread.run_sync(_open_file, absolute_path, driver)
+            writer, readers = await to_thread.run_sync(_open_file, absolute_path)
         return SqliteStore(writer, readers)
 
     async def _append_group(self, group: NewGroup) -> StoredHead:
@@ -197,12 +193,12 @@ class SqliteStore(CheckedStore):
         check_open(closed=self._closed, process=self._process)
 
 
-def _open_file(path: str, driver: Driver | None) -> tuple[Writer | None, Readers]:
+def _open_file(path: str) -> tuple[Writer | None, Readers]:
     if not Path(path).exists() or can_write(path):
-        writer = writer_of(path, driver)
-        return writer, Readers(path, writer.driver)
+        writer = writer_of(path)
+        return writer, Readers(path)
     check_not_empty(path)
-    readers = Readers(path, driver or usual_driver(), frozen=True)
+    readers = Readers(path, frozen=True)
     readers.read(tables.check_readable)
     return None, readers
 
@@ -226,9 +222,8 @@ class Readers:
     `frozen`: the file is on a medium that cannot be written to.
     """
 
-    def __init__(self, path: str, driver: Driver, *, frozen: bool = False) -> None:
+    def __init__(self, path: str, *, frozen: bool = False) -> None:
         self._path = path
-        self.driver = driver
         self._frozen = frozen
         self._private_copy: TemporaryDirectory[str] | None = None
         self._idle: list[SqliteConnection] = []
@@ -303,10 +298,10 @@ class Readers:
 
     def _connect(self) -> SqliteConnection:
         if not self._frozen:
-            return connect(self._path, driver=self.driver, writes=False)
+            return connect(self._path, writes=False)
         if _has_log(self._path):
-            return connect(self._copy_with_log(), driver=self.driver, writes=False)
-        return connect(self._path, driver=self.driver, writes=False, frozen=True)
+            return connect(self._copy_with_log(), writes=False)
+        return connect(self._path, writes=False, frozen=True)
 
     def _copy_with_log(self) -> str:
         """Copy the file and its log to a private folder, once, and return the path of the copy."""

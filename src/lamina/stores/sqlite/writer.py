@@ -28,8 +28,8 @@ from lamina.stores.sqlite.connections import (
     close_quietly,
     connect,
 )
-from lamina.stores.sqlite.drivers import Driver, ProcessLock, is_faulty, usual_driver, warn_if_unsafe
 from lamina.stores.sqlite.schema import has_tables, make_tables
+from lamina.stores.sqlite.wal_reset import ProcessLock, is_faulty, warn_if_unsafe
 from lamina.stores.syncing import sync_folder
 
 T = TypeVar("T")
@@ -49,23 +49,15 @@ _writers: dict[_FileId, Writer] = {}
 _writers_lock = threading.Lock()
 
 
-def writer_of(path: str, driver: Driver | None = None) -> Writer:
-    """The writer of a file; a new file is made. Give the writer back with `release`.
-
-    Without a `driver` it uses the one that has the file open already, else the usual one.
-    """
+def writer_of(path: str) -> Writer:
+    """The writer of a file; a new file is made. Give the writer back with `release`."""
     with _writers_lock:
         file_id = _file_id(path)
         writer = _writers.get(file_id)
         if writer is None or writer.broken:
-            usable_driver = driver or usual_driver()
-            warn_if_unsafe(usable_driver)
-            writer = Writer(path, usable_driver, file_id)
+            warn_if_unsafe()
+            writer = Writer(path, file_id)
             _writers[file_id] = writer
-        elif driver is not None and writer.driver != driver:
-            # Two SQLite libraries in one process do not see each other's locks.
-            hint = f"open it with driver={writer.driver!r}, or close that first"
-            raise BadInput(f"{path!r} is open with {writer.driver}", place="driver", hint=hint)
         writer.holders += 1
         return writer
 
@@ -161,8 +153,7 @@ def _run_jobs(jobs: Sequence[_Job[Any]], connection: SqliteConnection) -> None:
 class Writer:
     """Write transactions, one at a time."""
 
-    def __init__(self, path: str, driver: Driver, file_id: _FileId) -> None:
-        self.driver = driver
+    def __init__(self, path: str, file_id: _FileId) -> None:
         self.holders = 0
         self.broken = ""
         self._path = path
@@ -171,9 +162,9 @@ class Writer:
         self.waiting: deque[_Job[Any]] = deque()
         self._scrub_due = False
         self._log_due = False
-        self._between_processes = ProcessLock(path, needed=is_faulty(driver), patience=BUSY_MS / 1000)
+        self._between_processes = ProcessLock(path, needed=is_faulty(), patience=BUSY_MS / 1000)
         with self._between_processes.hold():
-            self._connection = connect(path, driver=driver, writes=True)
+            self._connection = connect(path, writes=True)
             try:
                 self._prepare_tables()
             except SqliteFailure as error:

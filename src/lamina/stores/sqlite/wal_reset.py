@@ -1,17 +1,14 @@
-"""Which SQLite is used: that of Python's `sqlite3`, or the newer one that `apsw` brings along.
+"""The WAL-reset fault of SQLite, and the lock that keeps a file safe from it.
 
-Releases 3.7.0 to 3.51.2 of SQLite have the WAL-reset fault: they can damage a file that several connections
-write at once. This module knows which driver has it, and what to tell the user.
-
-The fault needs two connections that write or copy the log at the same moment. In one process there is one
-such connection (see `writer`); between processes a lock keeps them apart. It is a file of its own beside the
-store, because SQLite gives up its own locks when anybody closes a second descriptor of its file.
+Releases 3.7.0 to 3.51.2 can damage a file that several connections write at once, and the Pythons that lamina
+supports bring such releases along. The fault needs two connections that write or copy the log at the same
+moment. In one process there is one such connection (see `writer`); between processes a lock keeps them apart.
+It is a file of its own beside the store, because SQLite gives up its own locks when anybody closes a second
+descriptor of its file.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import sqlite3
 import time
@@ -21,11 +18,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
 
-from lamina.errors import BadInput, StoreError
-
-Driver = Literal["sqlite3", "apsw"]
+from lamina.errors import StoreError
 
 _FIRST_FAULTY = (3, 7, 0)
 _LAST_FAULTY = (3, 51, 2)
@@ -42,29 +36,20 @@ class WalResetRisk(UserWarning):
     """SQLite has a version that can damage a file which several connections write and checkpoint."""
 
 
-def usual_driver() -> Driver:
-    """The driver with the newer SQLite: apsw if it is installed, unless only its SQLite has the fault."""
-    if importlib.util.find_spec("apsw") is None:
-        return "sqlite3"
-    if is_faulty("apsw") and not is_faulty("sqlite3"):
-        return "sqlite3"
-    return "apsw"
-
-
-def is_faulty(driver: Driver) -> bool:
-    """Whether the SQLite of a driver has the WAL-reset fault."""
-    version = tuple(map(int, _sqlite_version(driver).split(".")[:3]))
+def is_faulty() -> bool:
+    """Whether Python's SQLite has the WAL-reset fault."""
+    version = tuple(map(int, sqlite3.sqlite_version.split(".")[:3]))
     return _FIRST_FAULTY <= version <= _LAST_FAULTY
 
 
-def describe_fault(driver: Driver) -> str:
+def describe_fault() -> str:
     """What is wrong with this SQLite and what lamina does about it, in a sentence; empty if nothing is."""
-    if not is_faulty(driver):
+    if not is_faulty():
         return ""
     first = ".".join(map(str, _FIRST_FAULTY))
     last = ".".join(map(str, _LAST_FAULTY))
     fault = (
-        f"SQLite {_sqlite_version(driver)} has the WAL-reset fault ({first} to {last}): it can damage a file "
+        f"SQLite {sqlite3.sqlite_version} has the WAL-reset fault ({first} to {last}): it can damage a file "
         "that several connections write at once"
     )
     if can_lock():
@@ -72,42 +57,20 @@ def describe_fault(driver: Driver) -> str:
     return f"{fault}. This system has no locks that lamina could use: let one process at a time use a file"
 
 
-def risk(driver: Driver) -> str:
+def risk() -> str:
     """What this SQLite could do to a file, with what to do; empty if it can do nothing."""
-    if not is_faulty(driver) or can_lock():
+    if can_lock():
         return ""
-    return f"{describe_fault(driver)}, or {remedy(driver)}"
+    return describe_fault()
 
 
-def remedy(driver: Driver) -> str:
-    """How to get a newer SQLite."""
-    if driver == "apsw":
-        return "update apsw"
-    return "install apsw, which lamina then uses by itself"
-
-
-def warn_if_unsafe(driver: Driver) -> None:
-    """Warn, once in a process, if this SQLite has the fault and nothing keeps two processes apart."""
-    version = _sqlite_version(driver)
-    if version in _warned or not risk(driver):
+def warn_if_unsafe() -> None:
+    """Warn, once in a process, if SQLite has the fault and nothing keeps two processes apart."""
+    version = sqlite3.sqlite_version
+    if version in _warned or not risk():
         return
     _warned.add(version)
-    warnings.warn(risk(driver), WalResetRisk, stacklevel=2)
-
-
-def _sqlite_version(driver: Driver) -> str:
-    """The version of the SQLite that a driver brings along."""
-    if driver == "sqlite3":
-        return sqlite3.sqlite_version
-    return str(import_apsw().sqlitelibversion())
-
-
-def import_apsw() -> Any:
-    """The package `apsw`, or BadInput that says how to install it."""
-    try:
-        return importlib.import_module("apsw")
-    except ImportError:
-        raise BadInput("apsw is not installed", place="driver", hint="pip install 'apsw>=3.51.3'") from None
+    warnings.warn(risk(), WalResetRisk, stacklevel=2)
 
 
 def can_lock() -> bool:
