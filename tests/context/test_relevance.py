@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.context import relevance
-from lamina.context.relevance import RankedTurn, Relevance, WordMatch, by_index, score_by_words, stem
-from lamina.context.search import chunks_of, open_index
+from lamina.context.relevance import RankedTurn, Relevance, WordMatch, score_by_words, stem
 from lamina.core import CHARS4, HIGH, LOW
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
@@ -80,7 +76,7 @@ def test_what_the_caller_decided_stays() -> None:
     log = (decided, pinned, by_model, RETRY, user("Tell me about the backoff."))
     judged = Relevance().judge_entries(build(log, counter=CHARS4).entries)
     assert [log[at].key for at in judged] == ["src/retry.py"]
-    ranked_turn = anyio.run(Relevance().ranked, [*log[:-1], prompt_of("backoff?")], ())
+    ranked_turn = anyio.run(Relevance().ranked, [*log[:-1], prompt_of("backoff?")])
     assert [one.priority for one in ranked_turn.segments[:3]] == [HIGH, None, 4]
 
 
@@ -163,8 +159,8 @@ def test_outdated_is_only_what_came_earlier_in_full_and_shares_nothing() -> None
     }
 
 
-def ranked(relevance_order: Relevance, *turn: Segment, log: Iterable[Segment] = ()) -> RankedTurn:
-    return anyio.run(partial(relevance_order.ranked, list(turn), tuple(log)))
+def ranked(relevance_order: Relevance, *turn: Segment) -> RankedTurn:
+    return anyio.run(relevance_order.ranked, list(turn))
 
 
 def test_a_turn_is_kept_with_priorities_and_their_reason() -> None:
@@ -187,60 +183,6 @@ def test_the_words_that_were_typed_count_not_those_of_a_template() -> None:
         Relevance(), RETRY, COLOUR, prompt_of("Palette, colours, crimson. a backoff", typed="a backoff")
     )
     assert ranked_turn.segments[0].priority == HIGH
-
-
-def test_a_judge_is_asked_once_and_its_scores_are_kept_with_the_prompt() -> None:
-    calls: list[str] = []
-
-    async def judge(prompt: str, attached: Sequence[Segment]) -> Mapping[str, float]:
-        calls.append(prompt)
-        assert [one.key for one in attached] == ["docs/limits.md", "src/retry.py", "docs/palette.md"]
-        return {"docs/palette.md": 7.0, "src/retry.py": float("nan"), "docs/limits.md": 0.5}
-
-    ranked_turn = ranked(Relevance(judge=judge), RETRY, COLOUR, prompt_of("backoff"), log=[LIMITS])
-    prompt = ranked_turn.segments[-1]
-    assert prompt.meta["relevance"] == {"docs/palette.md": 1.0, "docs/limits.md": 0.5}
-    assert [one.priority for one in ranked_turn.segments[:2]] == [7, HIGH]
-    entries = build([LIMITS, *ranked_turn.segments], counter=CHARS4).entries
-    assert [one.priority for one in Relevance(judge=judge).judge_entries(entries).values()] == [5, 7, 3]
-    assert calls == ["backoff"]
-
-
-@pytest.mark.parametrize("fault", [OSError("gone"), None, {"docs/palette.md": "much"}])
-def test_a_judge_that_fails_leaves_it_to_the_words(fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relevance, "SECONDS", 0.01)
-
-    async def judge(_: str, __: Sequence[Segment]) -> Mapping[str, float]:
-        if isinstance(fault, OSError):
-            raise fault
-        if fault is None:
-            await anyio.sleep(5)
-        return fault  # type: ignore[no-any-return]
-
-    ranked_turn = ranked(Relevance(judge=judge), RETRY, COLOUR, prompt_of("backoff"))
-    assert [one.priority for one in ranked_turn.segments[:2]] == [HIGH, 7]
-    assert len(ranked_turn.notes) == 1
-    assert ranked_turn.notes[0].startswith("relevance by words only")
-
-
-def test_damaged_scores_do_not_stop_a_build() -> None:
-    prompt = user("backoff", meta={"relevance": {"src/retry.py": "x", "docs/palette.md": 40}})
-    judged = Relevance().judge_entries(build([RETRY, COLOUR, prompt], counter=CHARS4).entries)
-    assert [one.priority for one in judged.values()] == [7, 3]
-
-
-def test_an_index_can_be_the_judge() -> None:
-    async def rank_again() -> RankedTurn:
-        async with open_index() as index:
-            for one in (RETRY, COLOUR, LIMITS):
-                await index.replace(one.key, chunks_of(one.key, one.parts[0].text))  # type: ignore[union-attr]
-            return await Relevance(judge=by_index(index)).ranked(
-                [RETRY, COLOUR, prompt_of("teal or amber")], ()
-            )
-
-    segments = anyio.run(rank_again).segments
-    assert segments[-1].meta["relevance"] == {"docs/palette.md": 1.0}
-    assert [one.priority for one in segments[:2]] == [7, HIGH]
 
 
 def test_a_model_that_changes_more_than_priorities_is_not_followed() -> None:

@@ -39,7 +39,7 @@ THREE = tuple(map(attached, ABOUT))
 def sent(prompt: str, *given: Segment, limit: int, relevance: Relevance | None = None) -> Envelope:
     """A turn as a session keeps it, with at most so many tokens of attachments."""
     order = relevance or Relevance()
-    turn = anyio.run(order.ranked, [*given, user(prompt, meta={"asked": True})], ()).segments
+    turn = anyio.run(order.ranked, [*given, user(prompt, meta={"asked": True})]).segments
     layout = Layout(attachments=Cap(tokens=limit, form=Form.OMITTED))
     return build(turn, counter=BYTES4, options=Options(layout=layout, order=order))
 

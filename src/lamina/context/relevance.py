@@ -1,14 +1,13 @@
 """Judges how much attachments have to do with the prompt, so that a cut lowers the unrelated ones first.
 
     Session.open(..., policy=Policy(order=Relevance()))
-    Options(order=Relevance(freshness="fresh", judge=by_index(index)))
+    Options(order=Relevance(freshness="fresh"))
 
 A relevance is an order for cuts: another order proposes, and this one changes the priorities that the other
 sees, by at most `reach`, and says so in `why`. What the caller decided (a priority, a pin) stays.
 
-The words of the prompt decide, or a judge, or a model. A judge is asked once for each prompt, and its scores
-are stored with the prompt. The priorities that a model suggests are stored with the attachments. So a replay
-asks nobody.
+The words of the prompt decide, or a model. The priorities that a model suggests are stored with the
+attachments, so a replay asks nobody.
 
 A relevance moves no attachment, raises no form, and does not know when a cut is due. A session uses
 `outdated`.
@@ -22,11 +21,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter as Tally
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from math import fsum, sqrt
 from typing import Any, Literal, NamedTuple, Protocol
 
-import anyio
 import msgspec
 
 from lamina.core.kinds import HIGH, KINDS, LOW, Kinds, kind_of
@@ -55,7 +53,7 @@ _DOUBLED = re.compile(r"([b-df-hjkmnp-rtv-z])\1\Z")
 """A doubled consonant at the end, as `tt` in `fitt`, from `fitting` without its ending; not `ll`, `ss`."""
 
 
-__all__ = ["Relevance", "by_index"]
+__all__ = ["Relevance"]
 
 Freshness = Literal["stable", "fresh"]
 """What wins if they conflict: the cached prefix, or what the prompt is about.
@@ -64,9 +62,6 @@ Freshness = Literal["stable", "fresh"]
 anyway, so between cuts every byte stays. "fresh": each prompt may make a cut of its own, which shortens what
 shares nothing with it. The reason of the cut says what that costs.
 """
-
-Judge = Callable[[str, Sequence[Segment]], Awaitable[Mapping[str, float]]]
-"""The same for a function that has to be awaited, by the keys of attachments. A missing key has 0."""
 
 
 class WordMatch(NamedTuple):
@@ -190,9 +185,6 @@ class Suggested(Protocol):
 Suggest = Callable[[Sequence[Segment], str], Awaitable[Suggested]]
 """Attachments and the prompt to priorities: `partial(suggest_priorities, write=model)`."""
 
-SCORES_KEY = "relevance"
-"""The key in the `meta` of a prompt under which the scores of a judge are stored."""
-
 PRIORITY_KEY = "priority"
 """The key in the `meta` of an attachment that says how its priority was set."""
 
@@ -201,12 +193,6 @@ PROMPT_KEY = "asked"
 
 TYPED_KEY = "typed"
 """The key in the `meta` of a prompt for what was typed, if that differs from what is sent."""
-
-SECONDS = 10.0
-"""How long a judge may take."""
-
-MOST = 50
-"""Hits of an index that are looked at."""
 
 
 class Judged(NamedTuple):
@@ -229,7 +215,6 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
 
     freshness: Freshness = "stable"
     score: Scorer = score_by_words
-    judge: Judge | None = None
     suggest: Suggest | None = None
     reach: int = 2
 
@@ -282,27 +267,14 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
             judged[index] = self._judge_match(attached[index], _ATTACHED_AGAIN, kinds)
         return judged
 
-    async def ranked(
-        self, turn: Sequence[Segment], log: Sequence[Segment], kinds: Kinds = KINDS
-    ) -> RankedTurn:
-        """A turn with the priorities with which it is stored. The prompt stores the scores of a judge.
-
-        First a model may suggest priorities, then a judge may score what is attached. If neither is there,
-        the words of the prompt decide.
-        """
+    async def ranked(self, turn: Sequence[Segment], kinds: Kinds = KINDS) -> RankedTurn:
+        """A turn with the priorities with which it is stored: a model's, else by the words of the prompt."""
         prompt = next((segment for segment in reversed(turn) if segment.meta.get(PROMPT_KEY)), None)
-        if prompt is None or not _find_adjustable((*log, *turn), kinds):
+        if prompt is None or not _find_adjustable(turn, kinds):
             return RankedTurn(list(turn))
         segments, notes = await self._apply_suggestions(turn, prompt)
-        whole_log = (*log, *segments)
-        attached = _find_adjustable(whole_log, kinds)
-        scores, score_notes = await self._ask_judge(prompt, list(attached.values()))
-        if scores:
-            scored_prompt = msgspec.structs.replace(prompt, meta=prompt.meta | {SCORES_KEY: scores})
-            segments = [scored_prompt if segment is prompt else segment for segment in segments]
-            prompt = scored_prompt
         self._set_priorities(segments, prompt, kinds)
-        return RankedTurn(segments, notes + score_notes)
+        return RankedTurn(segments, notes)
 
     def _set_priorities(self, segments: list[Segment], prompt: Segment, kinds: Kinds) -> None:
         """Set the priorities of a turn, and record why. If nothing matches, all stay as they are."""
@@ -330,52 +302,19 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
             return list(turn), (*notes, problem)
         return list(suggested.segments), notes
 
-    async def _ask_judge(
-        self, prompt: Segment, attached: Sequence[Segment]
-    ) -> tuple[dict[str, float], tuple[str, ...]]:
-        """The scores of the judge, and notes. If it fails, the words of the prompt decide."""
-        if self.judge is None or not attached:
-            return {}, ()
-        # a judge is somebody's function: it may fail or hang, and neither may stop a request
-        with anyio.move_on_after(SECONDS):
-            scores: dict[str, float] = {}
-            try:
-                answer = await self.judge(_prompt_text(prompt), attached)
-                for key, score in answer.items():
-                    if score > 0:
-                        scores[key] = round(min(score, 1.0), 3)
-            except Exception as error:  # noqa: BLE001 - the words of the prompt decide then
-                return {}, (f"relevance by words only: {error!s:.200}",)
-            return scores, ()
-        return {}, (f"relevance by words only: no answer in {SECONDS:g} seconds",)
-
     def _judge_attached(
         self, prompt: Segment, attached: Mapping[int, Segment], kinds: Kinds
     ) -> dict[int, Judged]:
         """The new priority of each attachment, by position; nothing if none of them matches the prompt."""
         if not attached:
             return {}
-        matches = self._match(prompt, list(attached.values()))
+        matches = self.score(_prompt_text(prompt), list(attached.values()))
         if all(match.score <= 0 for match in matches):
             return {}
         judged = {}
         for (index, segment), match in zip(attached.items(), matches, strict=True):
             judged[index] = self._judge_match(segment, match, kinds)
         return judged
-
-    def _match(self, prompt: Segment, attached: Sequence[Segment]) -> Sequence[WordMatch]:
-        """How well attachments match: by the scores that are stored with the prompt, else by its words."""
-        # a judge was asked once, when the prompt came, so a build never asks it again
-        scores = prompt.meta.get(SCORES_KEY)
-        if not isinstance(scores, dict) or not scores:
-            return self.score(_prompt_text(prompt), attached)
-        matches = []
-        for segment in attached:
-            score = scores.get(segment.key)
-            if not isinstance(score, int | float):
-                score = 0.0
-            matches.append(WordMatch(min(max(float(score), 0.0), 1.0)))
-        return matches
 
     def _judge_match(self, segment: Segment, match: WordMatch, kinds: Kinds) -> Judged:
         """The priority for a match. A match of 1 is `reach` more important, a match of 0 `reach` less."""
@@ -391,31 +330,6 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ATTACHED_AGAIN = WordMatch(1.0, reason="attached again with the prompt")
-
-
-class SearchIndex(Protocol):
-    """What is needed of an index: the best hits for a text, each with its source and score."""
-
-    async def query(self, text: str, *, most: int, sources: Collection[str] | None) -> Sequence[Any]: ...
-
-
-def by_index(index: SearchIndex) -> Judge:
-    """A judge that uses an index whose sources have the keys of the attachments."""
-
-    async def judge(prompt: str, attached: Sequence[Segment]) -> Mapping[str, float]:
-        keys = {segment.key for segment in attached if segment.key}
-        if not keys:
-            return {}
-        hits = await index.query(prompt, most=MOST, sources=keys)
-        best = max((hit.score for hit in hits), default=0.0)
-        if best <= 0:
-            return {}
-        scores: dict[str, float] = {}
-        for hit in hits:
-            scores[hit.source] = max(scores.get(hit.source, 0.0), hit.score / best)
-        return scores
-
-    return judge
 
 
 class _AdjustedEntries(Sequence[Entry]):

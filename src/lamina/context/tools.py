@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from anyio import to_thread
@@ -80,89 +80,18 @@ _TEXT = {"type": "string"}
 _FLAG = {"type": "boolean"}
 _PATH = {"type": "string", "description": "Path from the root of the workspace, with / between folders."}
 _FIRST_LINE = {"type": "integer", "minimum": 1, "description": "First line."}
+_PATTERN = {**_TEXT, "description": "Regular expression."}
+_OLD_TEXT = {**_TEXT, "description": "Exact text that is there once."}
+_EVERY = {**_FLAG, "description": "Replace every place."}
 _LAST_LINE = {"type": "integer", "minimum": 1, "description": "Last line."}
 
 
 def workspace_tools(space: Workspace, *, changes: bool = True) -> tuple[Offer, ...]:
     """The tools over one workspace. Without `changes` only those that read."""
-    if changes:
-        return _reading_tools(space) + _changing_tools(space)
-    return _reading_tools(space)
-
-
-def _reading_tools(space: Workspace) -> tuple[Offer, ...]:
-    """The tools that change nothing: ls, read, grep."""
-    return (
-        _offer_for_files(space, "ls", "Lists a folder.", _ls, {"path": _PATH}),
-        _offer_for_files(
-            space,
-            "read",
-            "Reads a text file, or lines start to end of it.",
-            _read,
-            {"path": _PATH, "start": _FIRST_LINE, "end": _LAST_LINE},
-            "path",
-        ),
-        _offer_for_files(
-            space,
-            "grep",
-            "Finds lines in a file or below a folder.",
-            _grep,
-            {
-                "pattern": {**_TEXT, "description": "Regular expression."},
-                "path": _PATH,
-                "ignore_case": _FLAG,
-            },
-            "pattern",
-        ),
-    )
-
-
-def _changing_tools(space: Workspace) -> tuple[Offer, ...]:
-    """The tools that change files: edit, write, mv, rm, touch."""
-    return (
-        _offer_for_files(
-            space,
-            "edit",
-            "Replaces an exact text in a file.",
-            _edit,
-            {
-                "path": _PATH,
-                "old": {**_TEXT, "description": "Exact text that is there once."},
-                "new": _TEXT,
-                "all": {**_FLAG, "description": "Replace every place."},
-            },
-            "path",
-            "old",
-            "new",
-            changes=True,
-        ),
-        _offer_for_files(
-            space,
-            "write",
-            "Writes a whole file.",
-            _write,
-            {"path": _PATH, "content": _TEXT},
-            "path",
-            "content",
-            changes=True,
-        ),
-        _offer_for_files(
-            space,
-            "mv",
-            "Moves a file or folder.",
-            _mv,
-            {"path": _PATH, "to": _PATH},
-            "path",
-            "to",
-            changes=True,
-        ),
-        _offer_for_files(
-            space, "rm", "Removes a file, or an empty folder.", _rm, {"path": _PATH}, "path", changes=True
-        ),
-        _offer_for_files(
-            space, "touch", "Makes an empty file.", _touch, {"path": _PATH}, "path", changes=True
-        ),
-    )
+    reading = tuple(_offer_for_files(space, tool, changes=False) for tool in _READING)
+    if not changes:
+        return reading
+    return reading + tuple(_offer_for_files(space, tool, changes=True) for tool in _CHANGING)
 
 
 def memory_tools(memory: Memory, *, source: str = "") -> tuple[Offer, ...]:
@@ -291,15 +220,52 @@ def _touch(space: Workspace, path: str) -> str:
 # how tools are offered
 
 
-def _offer_for_files(
-    space: Workspace,
-    name: str,
-    description: str,
-    function: Callable[..., str],
-    schemas: Schemas,
-    *required: str,
-    changes: bool = False,
-) -> Offer:
+class _FileTool(NamedTuple):
+    """A tool for files: what does its work, its arguments, and which of these a call must have."""
+
+    name: str
+    description: str
+    function: Callable[..., str]
+    schemas: Schemas
+    required: tuple[str, ...] = ()
+
+
+_READING = (
+    _FileTool("ls", "Lists a folder.", _ls, {"path": _PATH}),
+    _FileTool(
+        name="read",
+        description="Reads a text file, or lines start to end of it.",
+        function=_read,
+        schemas={"path": _PATH, "start": _FIRST_LINE, "end": _LAST_LINE},
+        required=("path",),
+    ),
+    _FileTool(
+        name="grep",
+        description="Finds lines in a file or below a folder.",
+        function=_grep,
+        schemas={"pattern": _PATTERN, "path": _PATH, "ignore_case": _FLAG},
+        required=("pattern",),
+    ),
+)
+
+_CHANGING = (
+    _FileTool(
+        name="edit",
+        description="Replaces an exact text in a file.",
+        function=_edit,
+        schemas={"path": _PATH, "old": _OLD_TEXT, "new": _TEXT, "all": _EVERY},
+        required=("path", "old", "new"),
+    ),
+    _FileTool(
+        "write", "Writes a whole file.", _write, {"path": _PATH, "content": _TEXT}, ("path", "content")
+    ),
+    _FileTool("mv", "Moves a file or folder.", _mv, {"path": _PATH, "to": _PATH}, ("path", "to")),
+    _FileTool("rm", "Removes a file, or an empty folder.", _rm, {"path": _PATH}, ("path",)),
+    _FileTool("touch", "Makes an empty file.", _touch, {"path": _PATH}, ("path",)),
+)
+
+
+def _offer_for_files(space: Workspace, tool: _FileTool, *, changes: bool) -> Offer:
     """A tool for the files of a workspace.
 
     If its caller is cancelled, nobody waits for a tool that only reads. One that changes something is waited
@@ -308,10 +274,10 @@ def _offer_for_files(
 
     async def run(arguments: Mapping[str, Any]) -> str:
         if changes:
-            return await to_thread.run_sync(partial(function, space, **arguments))
-        return await run_in_thread(function, space, **arguments)
+            return await to_thread.run_sync(partial(tool.function, space, **arguments))
+        return await run_in_thread(tool.function, space, **arguments)
 
-    return _offer(name, description, run, schemas, required, changes=changes)
+    return _offer(tool.name, tool.description, run, tool.schemas, tool.required, changes=changes)
 
 
 def _offer(

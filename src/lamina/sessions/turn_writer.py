@@ -63,7 +63,7 @@ class TurnWriter:
         relevance = self.builder.relevance
         if opens_turn and relevance is not None:
             with self.watch.phase("rank"):
-                ranked = await relevance.ranked(segments, self.stored.live.log, self.builder.options.kinds)
+                ranked = await relevance.ranked(segments, self.builder.options.kinds)
             segments = ranked.segments
             self.stored.notes += ranked.notes
 
