@@ -16,7 +16,8 @@ import pytest
 import lamina
 from lamina import Budget, Ledger, Policy, fit_request, translate
 from lamina.conversations import delete_message, find_messages, list_talks
-from lamina.conversations.store import ANSWERS, CONVERSATIONS, FAMILIES
+from lamina.conversations.addresses import ADDRESSES
+from lamina.conversations.store import ANSWERS, CONVERSATIONS
 from lamina.dialects import DIALECTS
 from lamina.sessions import Session
 from lamina.stores import MemoryStore, Where, open_store
@@ -29,7 +30,7 @@ from tests.test_nothing_crosses import Send, said, to_answer
 from tests.wrapped.scripted_api import Said, scripted_api, write_message
 
 BUDGET = Budget(window=3_000, reserve=300)
-OWN_WORKSPACES = [OwnName(f"{prefix}default") for prefix in (CONVERSATIONS, ANSWERS, FAMILIES)]
+OWN_WORKSPACES = [OwnName(f"{prefix}default") for prefix in (CONVERSATIONS, ANSWERS, ADDRESSES)]
 FACT = "The tenant in Zanzibar is called Ottoline and pays 550171 since last year."
 QUESTION = "How much does the tenant in Zanzibar pay?"
 ANSWER = "550171"

@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> str:
         async with open_store(address) as opened:
             await record_talk(opened)
             await record_talk(
-                opened, name="claude-code-77aa", keep="lowered", updated=NOON - 40 * DAY, family="family-2"
+                opened, name="claude-code-77aa", keep="lowered", updated=NOON - 40 * DAY, opening="good day"
             )
             await record_talk(opened, name="begins-00", door="wrap", keep="nothing", updated=NOON - 2 * DAY)
             await keep_session(opened)
@@ -308,8 +308,8 @@ def test_one_command_deletes_a_user(store: str) -> None:
             async with Session.open(opened, "support-42", workspace="") as session:
                 child = await session.fork(name="a-fork")
                 await child.fork(name="a-fork-of-it")
-            await record_talk(opened, name="support-421", family="family-7")
-            await record_talk(opened, name="branch", parent="support-42", family="family-8")
+            await record_talk(opened, name="support-421", opening="seven")
+            await record_talk(opened, name="branch", parent="support-42", opening="eight")
 
     anyio.run(fork)
     asked = ask(store, "delete", "--client", "support-42")
@@ -409,7 +409,7 @@ def test_the_inspector_opens_on_one_conversation(store: str, monkeypatch: pytest
 def test_a_session_with_a_record_is_one_conversation(store: str, tmp_path: Path) -> None:
     async def add() -> None:
         async with open_store(store) as opened:
-            await record_talk(opened, name="evening", door="session", family="family-9")
+            await record_talk(opened, name="evening", door="session", opening="nine")
 
     anyio.run(add)
     assert len(names(store)) == 5

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
 from lamina.context.search import turns_of
+from lamina.conversations.addresses import Group, address_workspace, enlist, name_page
 from lamina.conversations.deleting import cost_place
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
 from lamina.conversations.record import Answered, CutNote, SentRequest, digest_body
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import (
+    LINK,
     ConversationState,
     answer_place,
     conversation_place,
-    family_place,
     find_title,
 )
 from lamina.core import Cut
@@ -28,7 +30,7 @@ from lamina.dialects import DIALECTS, Usage
 from lamina.formats.codec import encode
 from lamina.segments import assistant, call, result, user
 from lamina.sessions import Session, open_search
-from lamina.stores import Store
+from lamina.stores import Store, Where
 
 PROMPT = "pw-prompt-7c1e"
 RESULT = "pw-result-91aa"
@@ -91,7 +93,7 @@ async def record_talk(
     packed: bool = False,
     updated: int = NOON,
     door: str = "gateway",
-    family: str = "family-1",
+    opening: str = "hi",
     parent: str = "",
 ) -> None:
     """A conversation of four requests; before the last one a cut was made."""
@@ -167,7 +169,8 @@ async def record_talk(
         door=door,
         dialect="openai_chat",
         group="session-42",
-        family=family,
+        chain=_link(opening),
+        first_answer=1,
         parent=parent,
         title=find_title(log) if keep != "nothing" else "",
         model="gpt-5",
@@ -184,10 +187,30 @@ async def record_talk(
         updated=updated,
         keep=keep,
     )
-    await store.append(family_place(workspace, family), [name.encode()])
+    listed: dict[str, str] = {}
+    await enlist(store, workspace, name, state, listed)
+    state = msgspec.structs.replace(state, listed=listed)
     for answer_id in state.answers:
         await store.append(answer_place(workspace, answer_id), [name.encode()])
     await store.append(conversation_place(workspace, name), writer.encode(), state=msgspec.json.encode(state))
+
+
+def _link(opening: str) -> bytes:
+    """The chain of a request that says nothing else."""
+    return blake2b(opening.encode(), digest_size=LINK).digest()
+
+
+def find_page(workspace: str = "default", opening: str = "hi") -> Where:
+    """Where conversations are listed that begin with these words."""
+    digests = ConversationState(chain=_link(opening), first_answer=1).digests()
+    group = Group(workspace, "session-42", "openai_chat")
+    return Where(address_workspace(workspace), name_page(group, digests.opening_address))
+
+
+async def list_members(store: Store, workspace: str = "default", opening: str = "hi") -> set[str]:
+    """The names of the conversations that are listed under an opening."""
+    state = (await store.read(find_page(workspace, opening), last=0)).head.state
+    return {entry[0] for entry in json.loads(state or b"{}").get("entries", [])}
 
 
 def list_segments() -> list[Segment]:

@@ -25,7 +25,6 @@ from lamina.conversations.store import (
     answer_place,
     conversation_place,
     decode_state,
-    family_place,
     read_record,
 )
 from lamina.core.hashing import handle
@@ -43,7 +42,9 @@ from tests.conversations.recorded import (
     PROMPT,
     RESULT,
     SECRETS,
+    find_page,
     keep_session,
+    list_members,
     list_messages,
     record_talk,
 )
@@ -79,8 +80,8 @@ async def fill(store: Store, *, all_doors: bool = True) -> None:
     """The same secrets through every door; a sealed store is slow, so it gets one conversation with all."""
     if all_doors:
         await record_talk(store)
-        await record_talk(store, name="lowered", keep="lowered", family="family-1")
-    await record_talk(store, name="support-42", door="session", family="family-4", packed=True)
+        await record_talk(store, name="lowered", keep="lowered")
+    await record_talk(store, name="support-42", door="session", opening="hello", packed=True)
     await keep_session(store, chat=True)
 
 
@@ -135,7 +136,7 @@ async def read_everything(store: Store) -> str:
     for place in (
         "",
         conversation_place("default", "any").workspace,
-        family_place("default", "any").workspace,
+        find_page().workspace,
         answer_place("default", "any").workspace,
         search_workspace(),
     ):
@@ -152,19 +153,17 @@ def search_workspace() -> str:
 
 
 @awaited
-async def test_everything_of_a_conversation_goes_and_its_family_stays() -> None:
+async def test_everything_of_a_conversation_goes_and_what_begins_alike_stays() -> None:
     store = MemoryStore()
     await fill(store)
     assert await delete_conversation(store, "", TALK)
     for where in (conversation_place("default", TALK), answer_place("default", "resp-1")):
         page = await store.read(where)
         assert not page.head.count
-    family = await store.read(family_place("default", "family-1"))
-    assert {record.body for record in family.records} == {b"lowered"}
-    assert family.head.count == 2  # another process may be adding a record at this moment
+    assert await list_members(store) == {"lowered"}
     assert not await delete_conversation(store, "", TALK)
     assert await delete_conversation(store, "", "lowered")
-    assert not (await store.read(family_place("default", "family-1"))).head.count
+    assert (await store.read(find_page())).head.is_empty
     assert (await store.read(cost_place("", "support-42"))).head.state
     assert await delete_conversation(store, "", "support-42")
     assert not (await store.read(cost_place("", "support-42"))).head.state
@@ -186,7 +185,7 @@ async def test_forks_lose_the_message_in_their_own_workspace_only() -> None:
     store = MemoryStore()
     for workspace in ("team", "default"):
         await record_talk(store, workspace=workspace)
-        await record_talk(store, workspace=workspace, name="fork", parent=TALK, family="family-2")
+        await record_talk(store, workspace=workspace, name="fork", parent=TALK, opening="good day")
     await delete_message(store, "team", TALK, text=ANSWER)
     assert not await find_messages(store, "team", "fork", ANSWER)
     for name in (TALK, "fork"):
@@ -232,27 +231,27 @@ async def test_an_answer_to_an_erased_question_can_be_recorded_again() -> None:
 
 
 class TwoDeleters(MemoryStore):
-    """Deletes another conversation of a family after the family was read, as a second process could."""
+    """Deletes another conversation of a page after the page was read, as a second process could."""
 
-    other = "third"
+    other = ""
 
     async def read(self, where: Where, **arguments: Any) -> RecordPage:
         page = await super().read(where, **arguments)
         other = self.other
-        if other and where == family_place("default", "family-1"):
+        if other and where == find_page():
             self.other = ""
             assert await delete_conversation(self, "", other)
         return page
 
 
 @awaited
-async def test_two_processes_delete_two_members_of_a_family() -> None:
+async def test_two_processes_delete_two_conversations_that_begin_alike() -> None:
     store = TwoDeleters()
     await fill(store)
-    await record_talk(store, name="third", family="family-1")
+    await record_talk(store, name="third")
+    store.other = "third"
     assert await delete_conversation(store, "", TALK)
-    family = await store.read(family_place("default", "family-1"))
-    assert {record.body for record in family.records} == {b"lowered"}
+    assert await list_members(store) == {"lowered"}
 
 
 @awaited
@@ -261,8 +260,8 @@ async def test_a_damaged_conversation_is_deleted_with_what_names_it() -> None:
     await record_talk(store)
     await store.append(conversation_place("default", TALK), [], state=b"damaged")
     assert await delete_conversation(store, "", TALK)
-    for where in (answer_place("default", "resp-2"), family_place("default", "family-1")):
-        assert not (await store.read(where)).head.count
+    for where in (answer_place("default", "resp-2"), find_page()):
+        assert (await store.read(where)).head.is_empty
 
 
 @awaited

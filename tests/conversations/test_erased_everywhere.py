@@ -24,8 +24,9 @@ import pytest
 import lamina
 from lamina import Budget, Policy
 from lamina.conversations import delete_conversation, delete_message, find_messages, list_talks
+from lamina.conversations.addresses import ADDRESSES
 from lamina.conversations.recognise import list_ids
-from lamina.conversations.store import ANSWERS, CONVERSATIONS, FAMILIES
+from lamina.conversations.store import ANSWERS, CONVERSATIONS
 from lamina.core import Text
 from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments
@@ -365,7 +366,7 @@ FILLING: dict[str, Callable[[str], Any]] = {
     "gateway": lambda address: anyio.run(fill_by_gateway, address, backend="asyncio"),
     "session": lambda address: anyio.run(fill_by_session, address),
 }
-WORKSPACES = ("", *(OwnName(f"{prefix}default") for prefix in (CONVERSATIONS, FAMILIES, ANSWERS)))
+WORKSPACES = ("", *(OwnName(f"{prefix}default") for prefix in (CONVERSATIONS, ADDRESSES, ANSWERS)))
 
 
 @pytest.fixture(scope="module")

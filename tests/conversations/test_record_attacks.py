@@ -26,7 +26,7 @@ from tests.test_recognised import Talker
 def test_a_record_that_was_deleted_begins_anew() -> None:
     """The writer knows places of pieces that are gone: it must not name them."""
     writer = RecordWriter()
-    writer.is_listed = True
+    writer.listed["address"] = "page"
     writer.add_sent(SentRequest(id="1", at=0.0), body=grow(20))
     save(writer, [])
     stored: list[bytes] = []
@@ -36,7 +36,7 @@ def test_a_record_that_was_deleted_begins_anew() -> None:
     record = ConversationRecord()
     record.read(stored)
     assert [record.sent_body(call) for call in record.calls] == [grow(21)]
-    assert not writer.is_listed
+    assert not writer.listed
 
 
 def test_a_wrapped_client_goes_on_after_its_conversation_was_deleted(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import uvicorn
 
+from lamina.conversations.addresses import Group
 from lamina.conversations.store import ConversationState
 from lamina.fitting import Policy
 from lamina.gateway import GatewaySettings
@@ -159,7 +160,7 @@ class TakenAnswer:
 
 def make_conversation(**state: Any) -> LiveConversation:
     """A conversation that a gateway has in memory."""
-    return LiveConversation("default", "name", "family", ConversationState(**state))
+    return LiveConversation("default", "name", (Group("default", "", ""), b"hi"), ConversationState(**state))
 
 
 def follow_calls(index: Any, saver: Any) -> SentCalls:

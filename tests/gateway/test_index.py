@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from lamina.conversations.recognise import recognise
+from lamina.conversations.store import KeptConversation
 from lamina.core import Cut
 from lamina.core.values import Ledger
 from lamina.dialects import DIALECTS, Usage
@@ -17,7 +18,6 @@ from lamina.gateway.request_bodies import RequestBody, decode_body
 from lamina.relay import conversation_index
 from lamina.relay.conversation_index import ConversationIndex, ConversationMatch
 from lamina.relay.identity import ClientIdentity
-from lamina.relay.store_access import GatewayConversation
 from lamina.relay.turn_memory import TurnMemory
 from lamina.stores import StoredHead
 
@@ -30,14 +30,14 @@ class StoredStates:
     """A store in which nothing was saved but these states. `reads` are the names that were read."""
 
     def __init__(self) -> None:
-        self.states: dict[str, GatewayConversation] = {}
+        self.states: dict[str, KeptConversation] = {}
         self.reads: list[str] = []
 
-    async def load_family(self, *_: Any) -> list[str]:
-        self.reads.append("a family")
-        return list(self.states)
+    async def find_alike(self, *_: Any) -> list[KeptConversation]:
+        self.reads.append("a page")
+        return list(self.states.values())
 
-    async def load(self, _: str, name: str) -> GatewayConversation | None:
+    async def load(self, _: str, name: str) -> KeptConversation | None:
         self.reads.append(name)
         return self.states.get(name)
 
@@ -45,7 +45,7 @@ class StoredStates:
         stored = await self.load(workspace, name)
         if stored is None:
             return StoredHead()
-        return StoredHead(count=stored.count, state=stored.source)
+        return StoredHead(count=stored.records, state=stored.source)
 
 
 class Requests:
@@ -76,7 +76,9 @@ class Requests:
         return match
 
 
-async def test_a_request_is_compared_with_its_own_family_only(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_is_compared_with_those_that_begin_alike_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compared: list[Any] = []
 
     def count(digests: Any, members: Any) -> Any:
@@ -148,8 +150,8 @@ async def test_of_a_shared_store_the_conversation_that_goes_on_is_read_and_no_ot
         match = await requests.send(["Hi", "Hello", f"Question {number}"])
         conversation = match.conversation
         conversation.source = b"saved"
-        requests.store.states[conversation.name] = GatewayConversation(
-            name=conversation.name, state=conversation.state, source=b"saved", count=0
+        requests.store.states[conversation.name] = KeptConversation(
+            name=conversation.name, state=conversation.state, source=b"saved", records=0
         )
     requests.store.reads.clear()
     match = await requests.send(["Hi", "Hello", "Question 8", "Answer", "And now?"])
@@ -160,7 +162,7 @@ async def test_of_a_shared_store_the_conversation_that_goes_on_is_read_and_no_ot
     stored = requests.store.states[conversation.name]
     requests.store.states[conversation.name] = msgspec.structs.replace(stored, source=b"changed")
     await requests.send(["Hi", "Hello", "Question 8", "Answer", "And now?", "Yes.", "Well?"])
-    assert "a family" in requests.store.reads
+    assert "a page" in requests.store.reads
 
 
 async def test_short_conversations_are_forgotten_by_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +173,7 @@ async def test_short_conversations_are_forgotten_by_what_they_take(monkeypatch: 
     index = requests.index
     assert len(index._live) < 50  # noqa: SLF001 - it must not grow
     assert len(index._by_landmark) < 50  # noqa: SLF001 - it must not grow
-    assert len(index._by_family) < 50  # noqa: SLF001 - it must not grow
+    assert len(index._by_address) < 50  # noqa: SLF001 - it must not grow
     for number in range(190, 200):  # what was forgotten has made room for these
         match = await requests.send([f"question {number}", "answer", "more"])
         assert match.shared == 1
@@ -207,7 +209,7 @@ async def test_what_another_process_saved_is_taken_over_unless_it_is_what_this_o
     if not same_ledger:
         ledger = Ledger(cuts=(Cut(number=1, reason="over the trigger"),))
     saved = msgspec.structs.replace(theirs.state, ledger=ledger, began=1)
-    conversation.accept(GatewayConversation(name="n", state=saved, source=b"theirs", count=0))
+    conversation.accept(KeptConversation(name="n", state=saved, source=b"theirs", records=0))
     assert conversation.source == b"theirs"
     assert conversation.record.count == 0  # it was begun anew since
     if same_ledger and len(own_words) > 3:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from lamina.conversations.addresses import Group
 from lamina.conversations.request_digests import NO_DIGESTS
-from lamina.conversations.store import ConversationState
+from lamina.conversations.store import ConversationState, KeptConversation
 from lamina.core import Cut
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import Usage
@@ -27,11 +28,13 @@ from lamina.relay.fit import _bound_next
 from lamina.relay.saving import SAVED_TOGETHER, ConversationSaver
 from lamina.relay.sent_calls import MOST_BYTES
 from lamina.relay.sizes import CountedRequest, KnownTrigger
-from lamina.relay.store_access import GatewayConversation, GatewayStore, StoreGone
+from lamina.relay.store_access import GatewayStore, StoreGone
 from lamina.stores import StoredHead
 from tests.gateway.running import follow_calls, make_conversation
 
 pytestmark = pytest.mark.anyio
+
+GROUP = Group("default", "", "openai_chat")
 
 
 class FailingStore:
@@ -203,7 +206,9 @@ async def test_conversations_that_wait_are_saved_together() -> None:
     store: Any = SlowStore()
     saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
     for number in range(40):
-        saver.save_later(LiveConversation("default", f"{number}", f"family {number}", ConversationState()))
+        saver.save_later(
+            LiveConversation("default", f"{number}", (GROUP, b"%d" % number), ConversationState())
+        )
     assert await saver.flush()
     assert most[0] == SAVED_TOGETHER
 
@@ -254,7 +259,7 @@ def test_a_later_request_here_holds_only_under_the_ledger_in_the_store(*, was_cu
     if was_cut:
         ledger = Ledger(cuts=(Cut(number=1, reason="over the trigger"),))
     saved = ConversationState(requests=2, ledger=ledger)
-    conversation.accept(GatewayConversation(name="name", state=saved, source=b"state", count=2))
+    conversation.accept(KeptConversation(name="name", state=saved, source=b"state", records=2))
     assert (conversation.state is saved) is was_cut
 
 
@@ -264,12 +269,12 @@ class ContestedStore:
     `states` were saved after it, and `forgotten` counts how often lost text was removed from it.
     """
 
-    def __init__(self, saved: GatewayConversation) -> None:
+    def __init__(self, saved: KeptConversation) -> None:
         self.saved = saved
         self.states: list[ConversationState] = []
         self.forgotten = 0
 
-    async def load(self, _: str, __: str) -> GatewayConversation:
+    async def load(self, _: str, __: str) -> KeptConversation:
         return self.saved
 
     async def save(self, _: str, name: str, state: ConversationState, *, was: bytes, **__: Any) -> bytes:
@@ -289,11 +294,11 @@ async def test_only_a_later_request_of_a_conversation_in_use_is_saved_over_what_
 ) -> None:
     saved = ConversationState(requests=saved_requests)
     store: Any = ContestedStore(
-        GatewayConversation(name="name", state=saved, source=b"state of another", count=0)
+        KeptConversation(name="name", state=saved, source=b"state of another", records=0)
     )
     saver = ConversationSaver(store, ConversationIndex(store, shared=True), GatewayMetrics())
     own = ConversationState(requests=3)
-    conversation = LiveConversation("default", "name", "family", own)
+    conversation = LiveConversation("default", "name", (GROUP, b"hi"), own)
     if is_left:
         conversation.living = NO_DIGESTS
     assert await saver.save_now(conversation)
@@ -348,7 +353,7 @@ class OneLock:
     def __init__(self) -> None:
         self.only = asyncio.Lock()
 
-    def lock(self, _: str, __: str) -> asyncio.Lock:
+    def lock(self, _: object) -> asyncio.Lock:
         return self.only
 
 

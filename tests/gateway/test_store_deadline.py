@@ -53,7 +53,7 @@ async def test_all_calls_of_one_request_wait_as_long_as_one_may(
     with store.wait_once():
         for _ in range(3):
             with pytest.raises(StoreGone):
-                await store.load_family("default", "family")
+                await store.load_head("default", "name")
     with pytest.raises(StoreGone):
         await store.load("default", "name")
     assert waits == [5.0, LAST_TRY, LAST_TRY, LAST_TRY]

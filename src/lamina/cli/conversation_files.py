@@ -6,10 +6,11 @@ import anyio
 
 from lamina.cli.output import tell, write_result
 from lamina.cli.stored import no_such_conversation, open_existing, read_or_make_key
+from lamina.conversations.addresses import ADDRESSES
 from lamina.conversations.deleting import COSTS
 from lamina.conversations.exporting import export_conversation, import_conversation, is_export
 from lamina.conversations.recorded_log import describe_kept, read_recorded_log
-from lamina.conversations.store import ANSWERS, CONVERSATIONS, FAMILIES, read_record, recorded_workspace
+from lamina.conversations.store import ANSWERS, CONVERSATIONS, read_record, recorded_workspace
 from lamina.core.values import Segment
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
@@ -119,7 +120,7 @@ async def copy_everything(store: Store, workspace: str, address: str, key_file: 
             for name, count in (await copy_conversations(store, target, place)).items():
                 copied[name] = copied.get(name, 0) + count
         beside = (
-            f"{FAMILIES}{recorded_in}",
+            f"{ADDRESSES}{recorded_in}",
             f"{ANSWERS}{recorded_in}",
             f"{COSTS}{workspace}",
             f"{SEARCH}{workspace}",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from os import PathLike, fspath
@@ -26,13 +26,13 @@ from weakref import WeakValueDictionary, finalize
 import anyio
 import msgspec
 
+from lamina.conversations.addresses import Group, enlist_named, find_alike, list_named
 from lamina.conversations.recall_loop import RecallExchange
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests
 from lamina.conversations.shelf import (
     TRIES,
     forget_left,
-    list_members,
     load_continued,
     save_answer,
     save_conversation,
@@ -40,8 +40,8 @@ from lamina.conversations.shelf import (
 from lamina.conversations.store import (
     WORKSPACE,
     ConversationState,
+    KeptConversation,
     conversation_place,
-    find_conversation,
     find_title,
 )
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
@@ -73,23 +73,29 @@ class ConversationStore:
         self._thread: StoreThread | None = None
         self._saving: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
-    def load(self, family: str, dialect: str) -> list[Conversation]:
-        """The conversations of a family and a dialect, the newest last."""
-        return self._call(partial(_load_family, family=family, dialect=dialect))
+    def load(self, client: str, dialect: str, digests: RequestDigests) -> list[Conversation]:
+        """The conversations of a client that a request may continue or fork, the newest last."""
+        group = Group(WORKSPACE, client, dialect)
+        return self._take(self._call(partial(find_alike, group=group, digests=digests)))
+
+    def load_named(self, client: str, dialect: str) -> list[Conversation]:
+        """The conversations to which a client gave a name, as far as they have this dialect."""
+        stored = self._call(partial(list_named, group=_named_group(client)))
+        conversations = self._take(each for each in stored if each.state.dialect == dialect)
+        return sorted(conversations, key=lambda conversation: conversation.state.requests)
 
     def save(
         self,
         conversation: Conversation,
         *,
-        names: Sequence[str] = (),
         find_latest: Callable[[], Conversation | None] | None = None,
     ) -> None:
         """Store a conversation. If that fails, it is logged: the answer has come, and is not lost.
 
-        `names` are families that it can be found by, besides its own. Calls of one conversation are stored
-        one after the other; `find_latest` says what is to be stored when it is this one's turn.
+        Calls of one conversation are stored one after the other; `find_latest` says what is to be stored when
+        it is this one's turn.
         """
-        save = partial(self._save, conversation=conversation, names=names, find_latest=find_latest)
+        save = partial(self._save, conversation=conversation, find_latest=find_latest)
         try:
             self._call(save)
         except (LaminaError, OSError) as error:
@@ -120,6 +126,15 @@ class ConversationStore:
                 self._thread.close()
             self._thread = None
 
+    def _take(self, stored: Iterable[KeptConversation]) -> list[Conversation]:
+        conversations: list[Conversation] = []
+        for each in stored:
+            conversation = Conversation(uid=each.name, state=each.state, digests=each.state.digests())
+            conversation.record.skip_to(each.records)
+            conversation.record.listed |= each.state.listed
+            conversations.append(conversation)
+        return conversations
+
     def _call(self, action: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Run an action on the store in its thread, which is started at the first call.
 
@@ -138,7 +153,6 @@ class ConversationStore:
         store: Store,
         *,
         conversation: Conversation,
-        names: Sequence[str],
         find_latest: Callable[[], Conversation | None] | None,
     ) -> None:
         lock = self._saving.setdefault(conversation.uid, anyio.Lock())
@@ -148,7 +162,7 @@ class ConversationStore:
                 latest = find_latest()
             if latest is not None and latest.uid == conversation.uid:
                 conversation = latest
-            await _write(store, conversation, names, self.keep)
+            await _write(store, conversation, self.keep)
 
 
 @asynccontextmanager
@@ -162,19 +176,12 @@ async def _open_given(store: Store | str | PathLike[str], key: Any) -> AsyncIter
         yield opened
 
 
-async def _load_family(store: Store, *, family: str, dialect: str) -> list[Conversation]:
-    conversations: list[Conversation] = []
-    for name in await list_members(store, WORKSPACE, family):
-        stored = await find_conversation(store, WORKSPACE, name)
-        if stored is not None and stored.state.dialect == dialect:
-            conversation = Conversation(uid=name, state=stored.state, digests=stored.state.digests())
-            conversation.record.skip_to(stored.records)
-            conversation.record.is_listed = True
-            conversations.append(conversation)
-    return sorted(conversations, key=lambda conversation: conversation.state.requests)
+def _named_group(client: str) -> Group:
+    """Conversations of one name may be of any dialect."""
+    return Group(WORKSPACE, client, "")
 
 
-async def _write(store: Store, conversation: Conversation, names: Sequence[str], keep: Keep) -> None:
+async def _write(store: Store, conversation: Conversation, keep: Keep) -> None:
     """Write a conversation over its last state, and add what happened to its record."""
     record = conversation.record
     title = find_title(conversation.digests.segments) if keep == "all" else ""
@@ -182,16 +189,15 @@ async def _write(store: Store, conversation: Conversation, names: Sequence[str],
     state = msgspec.structs.replace(state, keep=keep, title=title)
 
     async def write() -> None:
-        families: Sequence[str] = ()
-        if not record.is_listed:
-            families = (state.family, *names)
+        if conversation.name:
+            await enlist_named(store, _named_group(state.group), conversation.uid, record.listed)
         try:
             source = await save_conversation(
                 store,
                 WORKSPACE,
                 conversation.uid,
                 state,
-                families=families,
+                listed=record.listed,
                 records=record.encode(),
                 expect=record.count,
                 was=record.source,
@@ -202,7 +208,6 @@ async def _write(store: Store, conversation: Conversation, names: Sequence[str],
             record.skip_to(page.head.count)
             record.forget_pieces()
             raise
-        record.is_listed = True
         record.saved()
         record.source = source
 

@@ -33,9 +33,9 @@ from lamina.conversations.recognise import (
     recognise,
 )
 from lamina.conversations.record_writer import RecordWriter
-from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
+from lamina.conversations.request_digests import RequestDigests, count_shared_links, digest_log
 from lamina.conversations.shelf import forget_lost_text
-from lamina.conversations.store import WORKSPACE, ConversationState, family_of
+from lamina.conversations.store import ConversationState
 from lamina.core.values import Digest, Ledger
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect
@@ -215,10 +215,9 @@ class Conversations:
         log = dialect.wire.parse(request, memo=memo.parse).log
         digests = digest_log(log, similar.digests)
         user = read_user(request)
-        family = family_of(WORKSPACE, user, dialect.name, digests)
-        new = self._begin_state(dialect=dialect.name, group=user, family=family)
+        new = self._begin_state(dialect=dialect.name, group=user)
         if self.store is not None:
-            self._take_stored(self.store.load(family, dialect.name))
+            self._take_stored(self.store.load(user, dialect.name, digests))
         unnamed = self._list_unnamed(dialect.name)
         users_own = {key: conversation for key, conversation in unnamed if conversation.state.group == user}
         recognised = recognise(digests, [(key, each.digests) for key, each in users_own.items()])
@@ -316,10 +315,7 @@ class Conversations:
         conversation = self._find_storable(key)
         if self.store is None or conversation is None:
             return
-        names: list[str] = []
-        if conversation.name:
-            names = [_named_family(conversation.state.group)]
-        self.store.save(conversation, names=names, find_latest=partial(self._find_storable, key))
+        self.store.save(conversation, find_latest=partial(self._find_storable, key))
         living = self.living.get(conversation.uid)
         if living is not None:
             self.store.forget_lost_text(conversation.uid, living)
@@ -359,7 +355,7 @@ class Conversations:
         """
         group = add_user(f"name:{self.name}", read_user(request))
         if self.store is not None:
-            self._take_stored(self.store.load(_named_family(group), dialect.name), name=self.name)
+            self._take_stored(self.store.load_named(group, dialect.name), name=self.name)
         named = [(key, each) for key, each in self._list_remembered(self.name) if each.state.group == group]
         similar = Conversation()
         if named and named[-1][1].state.dialect == dialect.name:
@@ -368,9 +364,7 @@ class Conversations:
         log = dialect.wire.parse(request, memo=memo.parse).log
         digests = digest_log(log, similar.digests)
         recognised = _recognise_named(digests, named)
-        # As the gateway reckons it: so each finds what the other has stored.
-        family = family_of(WORKSPACE, group, dialect.name, digests)
-        new = self._begin_state(dialect=dialect.name, group=group, family=family, ledger=self.ledger)
+        new = self._begin_state(dialect=dialect.name, group=group, ledger=self.ledger)
         nearest = None
         state = new
         if recognised.nearest is not None:
@@ -484,11 +478,6 @@ class AnswerCalls:
 
 def _age(state: ConversationState) -> tuple[int, bool]:
     return state.requests, bool(state.usage)
-
-
-def _named_family(group: str) -> str:
-    """The family that has the conversations of a name and user, whatever they begin with."""
-    return family_of(WORKSPACE, group, "", NO_DIGESTS)
 
 
 def _recognise_named(digests: RequestDigests, named: Sequence[tuple[int, Conversation]]) -> Recognised[int]:

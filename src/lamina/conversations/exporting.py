@@ -17,13 +17,13 @@ from typing import Any
 
 import msgspec
 
+from lamina.conversations.addresses import enlist
 from lamina.conversations.record import Answered, ConversationRecord, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import (
     ConversationState,
     answer_place,
     conversation_place,
-    family_place,
     find_conversation,
     read_record,
     recorded_workspace,
@@ -116,8 +116,9 @@ async def import_conversation(store: Store, workspace: str, name: str, lines: It
     for line in lines:
         read.add(_decode(line))
     state = read.state
-    if state.family:
-        await store.append(family_place(recorded_in, state.family), [name.encode()])
+    listed: dict[str, str] = {}
+    await enlist(store, recorded_in, name, state, listed)
+    state = msgspec.structs.replace(state, listed=listed)
     for answer_id in state.answers:
         await store.append(answer_place(recorded_in, answer_id), [name.encode()])
     if read.session_records:

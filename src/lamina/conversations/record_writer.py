@@ -68,13 +68,13 @@ class RecordWriter:
     Pieces are named by their place in the store, so records are made when they are saved: `encode` with the
     number of records that the store has now, then `saved`. If another process has written meanwhile, `learn`
     what it wrote, and encode again. Nothing is lost: what was not saved waits. `count` is that number, and
-    `is_listed` says that the conversation can be found by its family. `source` is the state beside the
+    `listed` says where the conversation can be found (`addresses.enlist`). `source` is the state beside the
     records, if this process has written it.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self.is_listed = False
+        self.listed: dict[str, str] = {}
         self.source: bytes | None = None
         self._waiting_size = 0
         self._waiting: list[_Waiting] = []
@@ -168,7 +168,7 @@ class RecordWriter:
     def begin_anew(self) -> None:
         """The conversation was deleted from the store. What waits is the beginning of a new record."""
         self.count = 0
-        self.is_listed = False
+        self.listed.clear()
         self.forget_pieces()
 
     def forget_pieces(self) -> None:

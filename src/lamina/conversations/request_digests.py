@@ -19,7 +19,8 @@ class RequestDigests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     `system` has the digests of the system text before the first other message, and `system_segments` that
     text. `segments` are the segments after it, `digests` the digest of each, and `chain` the hash of all of
-    them up to and including each. `first_answer` is the index of the first segment by the model.
+    them up to and including each. `first_answer` is the index of the first segment by the model after
+    something that somebody else said: many applications greet first, all in the same words.
     """
 
     system: tuple[Digest, ...] = ()
@@ -36,6 +37,31 @@ class RequestDigests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return b""
         length = max(self.first_answer, 1)
         return self.chain[min(length, len(self.chain)) - 1]
+
+    @property
+    def has_answer(self) -> bool:
+        return self.first_answer < len(self.chain)
+
+    @property
+    def opening_address(self) -> bytes:
+        """What a conversation is listed under before its first answer. Another system text is another one."""
+        return self.opening + self.system_digest.encode()
+
+    def addresses(self) -> tuple[bytes, ...]:
+        """What the conversation may be listed under, the first where there is room.
+
+        All its later requests have these too: the link of the first answer, and those 1, 3, 7 … further on.
+        """
+        if not self.has_answer:
+            return (self.opening_address,)
+        addresses: list[bytes] = []
+        index = self.first_answer
+        step = 1
+        while index < len(self.chain):
+            addresses.append(self.chain[index])
+            index += step
+            step *= 2
+        return tuple(addresses)
 
     @property
     def system_digest(self) -> str:
@@ -101,9 +127,12 @@ def _index_after_system(log: tuple[Segment, ...]) -> int:
 
 
 def _index_of_first_answer(segments: tuple[Segment, ...]) -> int:
-    """The index of the first segment that the model wrote; the number of segments if there is none."""
+    """The index of the model's first segment after somebody else's; the number of segments without one."""
+    others_spoke = False
     for index, segment in enumerate(segments):
-        if segment.role is Role.ASSISTANT:
+        if segment.role is not Role.ASSISTANT:
+            others_spoke = True
+        elif others_spoke:
             return index
     return len(segments)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lamina.conversations.addresses import enlist
 from lamina.conversations.erased_records import erase_lost_segments
 from lamina.conversations.recall_loop import RecallExchange, select_exchanges
 from lamina.conversations.request_digests import RequestDigests
@@ -19,7 +20,6 @@ from lamina.conversations.store import (
     answer_place,
     conversation_place,
     decode_state,
-    family_place,
     find_conversation,
 )
 from lamina.core.recall import list_refs
@@ -27,18 +27,8 @@ from lamina.core.reminders import find_valid_reminders
 from lamina.stores.paging import retry_conflicts
 from lamina.stores.port import Rekeyable, Store
 
-MEMBERS = 64
-"""How many conversations of one family are looked at, the newest first."""
-
 TRIES = 8
 """How often something is written again because another process was faster."""
-
-
-async def list_members(store: Store, workspace: str, family: str) -> list[str]:
-    """The names of the conversations that begin alike, the newest first."""
-    page = await store.read(family_place(workspace, family), last=MEMBERS)
-    names = [record.body.decode() for record in page.records]
-    return list(dict.fromkeys(reversed(names)))
 
 
 async def save_conversation(
@@ -47,7 +37,7 @@ async def save_conversation(
     name: str,
     state: ConversationState,
     *,
-    families: Sequence[str],
+    listed: dict[str, str],
     records: Sequence[bytes],
     expect: int,
     was: bytes | None = None,
@@ -55,14 +45,12 @@ async def save_conversation(
     """Replace the state, add records, and return the bytes of the new state.
 
     The conversation must have `expect` records, since the new ones name earlier ones by their number. With
-    `was`, its state must still be that.
-
-    A new conversation is listed in its `families` first: a name without a state is harmless, and a state that
-    nobody finds is not.
+    `was`, its state must still be that. If it is not `listed` where its next request looks, it is now.
     """
-    source = state.encode()
-    for family in families:
-        await store.append(family_place(workspace, family), [name.encode()])
+    if was == b"":  # it is new, or somebody has deleted it
+        listed.clear()
+    await enlist(store, workspace, name, state, listed)
+    source = msgspec.structs.replace(state, listed=dict(listed)).encode()
     await store.append(conversation_place(workspace, name), records, was=was, expect=expect, state=source)
     return source
 

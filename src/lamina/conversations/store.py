@@ -1,7 +1,7 @@
 """Conversations in a store: one layout for every door, so that what one wrote another can read.
 
     lamina.conversations/WORKSPACE   a conversation: its state, and its record (`conversations.record`)
-    lamina.families/WORKSPACE        the names of conversations that begin with the same words
+    lamina.addresses/WORKSPACE       where a request finds its conversation (`conversations.addresses`)
     lamina.answers/WORKSPACE         the conversation of each answer that a provider keeps
 
 A session keeps its log under its own name in the workspace itself, as its caller chose. Its requests are
@@ -11,7 +11,6 @@ recorded here, too.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from hashlib import blake2b
 from time import time
 
 import msgspec
@@ -27,7 +26,6 @@ from lamina.stores.paging import every_conversation
 from lamina.stores.port import DEFAULT_WORKSPACE, RECORDED, OwnName, Store, Where
 
 CONVERSATIONS = RECORDED
-FAMILIES = "lamina.families/"
 ANSWERS = "lamina.answers/"
 """Begin the names of the workspaces; what follows is the workspace of the caller."""
 
@@ -55,11 +53,6 @@ def conversation_place(workspace: str, name: str) -> Where:
     return Where(conversation_workspace(workspace), name)
 
 
-def family_place(workspace: str, family: str) -> Where:
-    """Where the names of the conversations are stored that begin alike."""
-    return Where(OwnName(f"{FAMILIES}{recorded_workspace(workspace)}"), family)
-
-
 def answer_place(workspace: str, answer_id: str) -> Where:
     """Where the name of the conversation is stored that an answer belongs to."""
     return Where(OwnName(f"{ANSWERS}{recorded_workspace(workspace)}"), answer_id)
@@ -83,14 +76,15 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """What is stored of a conversation between two requests.
 
     `door` is the part of lamina that began it, `group` the client's own id, `parent` the conversation or
-    group that this one came from, and `family` what it begins with. `title` are the first words of the user,
-    where texts are kept. `system` and `chain` are digests of the last request. `usage` is what the upstream
-    reported for it, None if the ledger has learnt from it already. `windows` has the window of each model
-    that refused a request as too long. `exchanges` are the recalls that lamina answered: the client's own
-    history does not have them. `keep` is what the record has of requests: "all", "lowered" or "nothing".
-    `answers` are the ids under which `ANSWERS` names this conversation. `inherited_cuts` are the cuts of
-    lamina that the ledger had when this conversation was forked: they were made in the one that it came from.
-    `left` are the conversations that the client has left for this one.
+    group that this one came from. `listed` has its page for each address (`conversations.addresses`). `title`
+    are the first words of the user, where texts are kept. `system` and `chain` are digests of the last
+    request. `usage` is what the upstream reported for it, None if the ledger has learnt from it already.
+    `windows` has the window of each model that refused a request as too long. `exchanges` are the recalls
+    that lamina answered: the client's own history does not have them. `keep` is what the record has of
+    requests: "all", "lowered" or "nothing". `answers` are the ids under which `ANSWERS` names this
+    conversation. `inherited_cuts` are the cuts of lamina that the ledger had when this conversation was
+    forked: they were made in the one that it came from. `left` are the conversations that the client has left
+    for this one.
     """
 
     # A factory, since a value that is only the default would not be written.
@@ -99,7 +93,7 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     dialect: str = ""
     group: str = ""
     parent: str = ""
-    family: str = ""
+    listed: dict[str, str] = {}
     title: str = ""
     upstream: str = ""
     model: str = ""
@@ -162,19 +156,6 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         return msgspec.json.encode(msgspec.structs.replace(self, began=self.began or now, updated=now))
 
 
-def family_of(workspace: str, group: str, dialect: str, digests: RequestDigests) -> str:
-    """The family of a request: its opening words, before the model's first answer.
-
-    `group` is the client's own id: conversations of two groups are never of one family.
-    """
-    digest = blake2b(digest_size=16, person=b"lamina-family")
-    for text in (workspace, group, dialect):
-        digest.update(len(text.encode()).to_bytes(4, "big"))
-        digest.update(text.encode())
-    digest.update(digests.opening)
-    return digest.hexdigest()
-
-
 def find_title(log: Sequence[Segment]) -> str:
     """The first words of the user, for a list: what clients put before them in tags is left out."""
     for segment in log:
@@ -206,13 +187,14 @@ def decode_state(source: bytes) -> ConversationState:
 
 
 class KeptConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation in a list: its name, its state, and how many records it has.
+    """A conversation as it was read: its name, its state, the bytes of that, and how many records it has.
 
     A process that was killed may leave a record without a state; its state is empty then.
     """
 
     name: str
     state: ConversationState
+    source: bytes = b""
     records: int
 
 
@@ -232,7 +214,7 @@ async def find_conversation(store: Store, workspace: str, name: str) -> KeptConv
     state = ConversationState()
     if page.head.state:
         state = decode_state(page.head.state)
-    return KeptConversation(name=name, state=state, records=page.head.count)
+    return KeptConversation(name=name, state=state, source=page.head.state, records=page.head.count)
 
 
 async def read_record(

@@ -1,9 +1,10 @@
 """Finds the conversation that a request continues, by the digests of its messages, inside the client's id.
 
-A *family* is all conversations that begin with the same words under the same id. Of these the one with the
-longest common chain is taken. If the request goes on where that one ended, or repeats it, it is the same
-conversation. If it shares at least one answer and then goes another way, it is a fork: a conversation of its
-own, with the ledger of the common part. Everything else is new.
+A request is compared with the conversations that begin as it does, through the model's first answer, under
+the same id (`lamina.conversations.addresses`). Of these the one with the longest common chain is taken. If it
+goes on where that one ended, or repeats it, it is the same conversation. If it shares at least one
+answer and then goes another way, it is a fork: a conversation of its own, with the ledger of the common part.
+Everything else is new.
 
 A chain is made of parsed segments. So a message that turns from a list of blocks into a string, or whose
 cache marker moved, is the same message.
@@ -15,13 +16,14 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from hashlib import blake2b
-from itertools import count, islice
+from itertools import chain, count, islice
 from operator import attrgetter
+from secrets import token_hex
 from time import time
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
+from lamina.conversations.addresses import Group, name_page
 from lamina.conversations.recognise import (
     Recognised,
     choose_state,
@@ -31,8 +33,7 @@ from lamina.conversations.recognise import (
 )
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
-from lamina.conversations.shelf import MEMBERS
-from lamina.conversations.store import ConversationState, family_of, find_title
+from lamina.conversations.store import ConversationState, KeptConversation, find_title
 from lamina.core.epochs import SYSTEM_CHANGED, TOOLS_CHANGED
 from lamina.core.values import Cut, Ledger
 from lamina.dialects.memos import CheckMemo, ParseMemo, StreamMemo
@@ -44,7 +45,7 @@ from lamina.fitting.request import RequestMemo
 from lamina.gateway.request_bodies import RequestBody
 from lamina.relay.identity import ClientIdentity
 from lamina.relay.sizes import MOVED_MARKERS, CountedRequest, KnownTrigger
-from lamina.relay.store_access import GatewayConversation, GatewayStore, StoreGone
+from lamina.relay.store_access import GatewayStore, StoreGone
 from lamina.relay.turn_memory import MEMORY_BYTES, MOVING
 
 LIVE_BYTES = MEMORY_BYTES
@@ -64,8 +65,14 @@ AnyKey = TypeVar("AnyKey")
 
 _READ_PARTS = attrgetter("parts")
 
-FamilyKey = tuple[str, str]
-"""A workspace and a family in it."""
+Opening = tuple[Group, bytes]
+"""What was said before the first answer: requests that begin alike are fitted one after the other."""
+
+NAME_DIGITS = 20
+"""Hexadecimal digits at the end of a name."""
+
+LEFT_COMPARED = 64
+"""Conversations of a client that are compared to find those which it leaves, the ones used last."""
 
 
 class ParsedCall(NamedTuple):
@@ -75,7 +82,7 @@ class ParsedCall(NamedTuple):
     identity: ClientIdentity
     dialect: Dialect
     request: Mapping[str, Any]
-    family: str
+    opening: Opening
     parsed: ParsedRequest
     digests: RequestDigests
     memo: ParseMemo
@@ -152,17 +159,19 @@ class ConversationIndex:
         self.shared = shared
         self._keep = keep
         self._live: OrderedDict[tuple[str, str], LiveConversation] = OrderedDict()
-        self._by_family: dict[FamilyKey, dict[str, LiveConversation]] = {}
+        self._by_address: dict[Opening, dict[str, LiveConversation]] = {}
         self._by_landmark: dict[Landmark, LiveConversation] = {}
         self._by_group: dict[Group, dict[str, LiveConversation]] = {}
+        self._uses = count()
         self._size = 0
-        self._locks: WeakValueDictionary[FamilyKey, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[Opening, asyncio.Lock] = WeakValueDictionary()
 
     def parse(
         self, workspace: str, identity: ClientIdentity, dialect: Dialect, body: RequestBody
     ) -> ParsedCall:
         """Parse a request, reusing what a similar one was parsed into. Raises BadInput if it has no shape."""
-        similar = self._find_similar((workspace, identity.group, dialect.name), body.turns)
+        group = Group(workspace, identity.group, dialect.name)
+        similar = self._find_similar(group, body.turns)
         memo = ParseMemo(copies=False)
         digests = NO_DIGESTS
         if similar is not None:
@@ -171,30 +180,25 @@ class ConversationIndex:
             digests = similar.digests
         parsed = dialect.wire.parse(body.request, memo=memo)
         digests = digest_log(parsed.log, digests)
-        # Most requests repeat the beginning of another one, whose family need not be computed again.
-        if similar is not None and digests.opening == similar.digests.opening:
-            family = similar.family
-        else:
-            family = family_of(workspace, identity.group, dialect.name, digests)
-        return ParsedCall(workspace, identity, dialect, body.request, family, parsed, digests, memo, similar)
+        opening = (group, digests.opening)
+        return ParsedCall(workspace, identity, dialect, body.request, opening, parsed, digests, memo, similar)
 
-    def lock(self, workspace: str, family: str) -> asyncio.Lock:
-        """The lock under which requests of one family are fitted and saved, one after the other."""
-        key = (workspace, family)
-        lock = self._locks.get(key)
+    def lock(self, opening: Opening) -> asyncio.Lock:
+        """The lock under which requests that begin alike are fitted and saved, one after the other."""
+        lock = self._locks.get(opening)
         if lock is None:
             lock = asyncio.Lock()
-            self._locks[key] = lock
+            self._locks[opening] = lock
         return lock
 
     async def find(self, call: ParsedCall) -> ConversationMatch:
-        """The conversation of a parsed request. The caller holds the lock of the family."""
-        members = self._members(call.workspace, call.family)
+        """The conversation of a parsed request. The caller holds the lock of its opening."""
+        members = self._members(call)
         recognised = _recognise(members, call.digests)
         certain = True
         try:
             if not await self._is_current(recognised):
-                members = await self._load_members(call.workspace, call.family)
+                members = await self._load_members(call)
                 recognised = _recognise(members, call.digests)
         except StoreGone:
             certain = False
@@ -208,7 +212,7 @@ class ConversationIndex:
         else:
             names = self._name_left(call, members)
             left = await self._leave(call, names)
-            conversation = self._begin(call, members, names)
+            conversation = await self._begin(call, names)
             if nearest is not None:
                 conversation.compare_with(nearest)
         if nearest is not None:
@@ -234,8 +238,8 @@ class ConversationIndex:
     async def _is_current(self, recognised: Recognised[LiveConversation]) -> bool:
         """Whether the request continues a conversation in memory, and no other process knows better.
 
-        If nobody else has continued that conversation, none of its family is nearer. So of a store that is
-        shared one conversation is read, and not all that begin alike.
+        If nobody else has continued that conversation, none is nearer. So of a store that is shared only its
+        state is read.
         """
         nearest = recognised.nearest
         if nearest is None or recognised.relation != "continues":
@@ -251,12 +255,13 @@ class ConversationIndex:
     def _name_left(self, call: ParsedCall, members: Mapping[str, LiveConversation]) -> tuple[str, ...]:
         """The conversations that a client leaves with this request.
 
-        One that begins in another way is of another family. It is looked for among those of the client that
+        One that begins in another way has another address. It is looked for among those of the client that
         were used last.
         """
-        group = (call.workspace, call.identity.group, call.dialect.name)
+        group, _ = call.opening
         of_group = self._by_group.get(group, {}).values()
-        others = {other.key: other for other in (*islice(reversed(of_group), MEMBERS), *members.values())}
+        last_used = islice(reversed(of_group), LEFT_COMPARED)
+        others = {other.key: other for other in (*last_used, *members.values())}
         return name_left(
             call.digests, [(other.name, other.state, other.digests) for other in others.values()]
         )
@@ -268,9 +273,7 @@ class ConversationIndex:
             other.living = call.digests
         return left
 
-    def _begin(
-        self, call: ParsedCall, members: Mapping[str, object], left: tuple[str, ...]
-    ) -> LiveConversation:
+    async def _begin(self, call: ParsedCall, left: tuple[str, ...]) -> LiveConversation:
         """A conversation of which this request is the first. `left` are those that the client left."""
         title = ""
         if self._keep == "all":
@@ -282,13 +285,29 @@ class ConversationIndex:
             dialect=call.dialect.name,
             group=call.identity.group,
             parent=call.identity.parent,
-            family=call.family,
             left=left,
             keep=self._keep,
             title=title,
         )
-        name = _make_name(call.identity, call.family, call.digests, members)
-        return LiveConversation(call.workspace, name, call.family, state)
+        name = await self._choose_name(call)
+        return LiveConversation(call.workspace, name, call.opening, state)
+
+    async def _choose_name(self, call: ParsedCall) -> str:
+        """A name that tells the client and nothing of the content: `claude-code-5f0c…`. Nobody has it yet.
+
+        It is made of the opening, so that it is the same again if the gateway is killed before it has saved
+        the conversation. Of several that begin alike the later ones have names by chance.
+        """
+        group, _ = call.opening
+        kind = group.client.partition(":")[0] or "chain"
+        name = f"{kind}-{name_page(group, call.digests.opening_address)[:NAME_DIGITS]}"
+        is_taken = (group.workspace, name) in self._live
+        if not is_taken:
+            with suppress(StoreGone):
+                is_taken = bool((await self._store.load_head(group.workspace, name)).state)
+        if is_taken:
+            name = f"{kind}-{token_hex(NAME_DIGITS // 2)}"
+        return name
 
     async def reload(self, conversation: LiveConversation) -> None:
         """Read a conversation again, after another process has changed it."""
@@ -298,12 +317,15 @@ class ConversationIndex:
             await self._learn_records(conversation, None)
             return
         conversation.accept(stored)
-        await self._learn_records(conversation, stored.count)
+        if conversation.key in self._live:
+            self._put_at_address(conversation)
+        await self._learn_records(conversation, stored.records)
 
     def note_request(self, conversation: LiveConversation, text_size: int) -> None:
         """Note that a conversation has a new last request, and forget old conversations if need be."""
         if conversation.key not in self._live:
             return
+        self._put_at_address(conversation)
         self._set_landmark(conversation)
         conversation.text_size = text_size
         self._measure(conversation)
@@ -331,7 +353,7 @@ class ConversationIndex:
         self._size -= conversation.memory_size
         conversation.memory_size = 0
         self.drop_content(conversation)  # it may still wait to be saved, for which its state is enough
-        _take_out(self._by_family, (conversation.workspace, conversation.family), conversation)
+        self._take_from_address(conversation)
         _take_out(self._by_group, conversation.group, conversation)
 
     def _measure(self, conversation: LiveConversation) -> None:
@@ -341,18 +363,21 @@ class ConversationIndex:
         self._size += memory_size - conversation.memory_size
         conversation.memory_size = memory_size
 
-    def _members(self, workspace: str, family: str) -> dict[str, LiveConversation]:
-        """The conversations of a family that are in memory, the one that was used last at the end."""
-        return dict(self._by_family.get((workspace, family), {}))
+    def _members(self, call: ParsedCall) -> dict[str, LiveConversation]:
+        """The conversations in memory that a request may continue or fork, the one used last at the end."""
+        group, _ = call.opening
+        addresses = {call.digests.addresses()[0], call.digests.opening_address}
+        shelves = [self._by_address.get((group, address), {}) for address in addresses]
+        members = sorted(chain.from_iterable(shelf.values() for shelf in shelves), key=attrgetter("last_use"))
+        return {member.name: member for member in members}
 
-    async def _load_members(self, workspace: str, family: str) -> dict[str, LiveConversation]:
-        """The conversations of a family, as the store has them now."""
-        members = self._members(workspace, family)
-        for name in await self._store.load_family(workspace, family):
-            stored = await self._store.load(workspace, name)
-            if stored is not None:
-                members[name] = self._accept(workspace, family, stored, members.get(name))
-                await self._learn_records(members[name], stored.count)
+    async def _load_members(self, call: ParsedCall) -> dict[str, LiveConversation]:
+        """The conversations that a request may continue or fork, as the store has them now."""
+        members = self._members(call)
+        group, _ = call.opening
+        for stored in await self._store.find_alike(group, call.digests):
+            members[stored.name] = self._accept(call.workspace, stored, members.get(stored.name))
+            await self._learn_records(members[stored.name], stored.records)
         return members
 
     async def _load_named(self, workspace: str, names: Iterable[str]) -> list[LiveConversation]:
@@ -364,8 +389,8 @@ class ConversationIndex:
                 with suppress(StoreGone):
                     stored = await self._store.load(workspace, name)
                     if stored is not None:
-                        live = self._accept(workspace, stored.state.family, stored, None)
-                        await self._learn_records(live, stored.count)
+                        live = self._accept(workspace, stored, None)
+                        await self._learn_records(live, stored.records)
             if live is not None:
                 conversations.append(live)
         return conversations
@@ -387,30 +412,42 @@ class ConversationIndex:
             record.learn(await self._store.load_records(*conversation.key, after=record.count))
 
     def _accept(
-        self,
-        workspace: str,
-        family: str,
-        stored: GatewayConversation,
-        live: LiveConversation | None,
+        self, workspace: str, stored: KeptConversation, live: LiveConversation | None
     ) -> LiveConversation:
         """A conversation in memory, brought to what the store has."""
+        state = stored.state
+        live = live or self._live.get((workspace, stored.name))
         if live is None:
-            live = LiveConversation(workspace, stored.name, family, stored.state)
+            group = Group(workspace, state.group, state.dialect)
+            live = LiveConversation(workspace, stored.name, (group, state.digests().opening), state)
             self._touch(live)
         if live.source != stored.source:
             live.accept(stored)
+            self._put_at_address(live)
         return live
 
     def _touch(self, conversation: LiveConversation) -> None:
         """Put a conversation last in the order in which they are forgotten."""
         if conversation.lock is None:
-            conversation.lock = self.lock(conversation.workspace, conversation.family)
+            conversation.lock = self.lock(conversation.opening)
         if conversation.key not in self._live:
             self._measure(conversation)
         self._live[conversation.key] = conversation
         self._live.move_to_end(conversation.key)
-        _put_last(self._by_family, (conversation.workspace, conversation.family), conversation)
+        conversation.last_use = next(self._uses)
+        self._put_at_address(conversation)
         _put_last(self._by_group, conversation.group, conversation)
+
+    def _put_at_address(self, conversation: LiveConversation) -> None:
+        """Let requests find a conversation by what its last one begins with."""
+        self._take_from_address(conversation)
+        conversation.address = (conversation.group, conversation.digests.addresses()[0])
+        self._by_address.setdefault(conversation.address, {})[conversation.name] = conversation
+
+    def _take_from_address(self, conversation: LiveConversation) -> None:
+        if conversation.address is not None:
+            _take_out(self._by_address, conversation.address, conversation)
+        conversation.address = None
 
     def _find_similar(self, group: Group, turns: tuple[Any, ...]) -> LiveConversation | None:
         """A conversation with many of the same messages. It only saves time and decides nothing."""
@@ -464,33 +501,6 @@ def _recognise(
     return part_from_hidden(recognised, recognised.nearest.state, digests)
 
 
-def _make_name(
-    identity: ClientIdentity, family: str, digests: RequestDigests, members: Mapping[str, object]
-) -> str:
-    """A name that tells the client and nothing of the content: `claude-code-5f0c…`. No member has it yet.
-
-    The first of a family is named by its opening, so that it has the same name again if the gateway is killed
-    before it was saved. Others are named by the request with which they were seen first.
-    """
-    kind = identity.group.partition(":")[0] or "chain"
-    last_link = digests.chain[-1] if digests.chain else b""
-    for number in count():
-        seed = family.encode()
-        if number == 0:
-            seed += "".join(digests.system).encode()
-        else:
-            seed += last_link + number.to_bytes(4, "big")
-        unique = blake2b(seed, digest_size=10, person=b"lamina-name").hexdigest()
-        name = f"{kind}-{unique}"
-        if name not in members:
-            return name
-    raise AssertionError
-
-
-Group = tuple[str, str, str]
-"""A workspace, a client's id and a dialect: what conversations must have in common to be one."""
-
-
 Landmark = tuple[Group, int, int]
 """A message near the end of a request that the next one repeats: the same object at the same place.
 
@@ -504,15 +514,19 @@ class LiveConversation:
     Everything here but the name can be recovered: from the store, or by decoding and counting once more.
     """
 
-    def __init__(self, workspace: str, name: str, family: str, state: ConversationState) -> None:
+    def __init__(self, workspace: str, name: str, opening: Opening, state: ConversationState) -> None:
         self.workspace = workspace
         self.name = name
-        self.family = family
+        self.opening = opening
+        self.address: Opening | None = None
+        """What requests find it by in memory."""
+
+        self.last_use = 0
         self.key = (workspace, name)
         """What a process knows it by: two workspaces may have the same name."""
 
         self.lock: asyncio.Lock | None = None
-        """That of its family, held here so that it lives as long as one of the conversations does."""
+        """That of its opening, held here so that it lives as long as one of the conversations does."""
 
         self.state = state
         self.source = b""
@@ -572,7 +586,7 @@ class LiveConversation:
 
     @property
     def group(self) -> Group:
-        return self.workspace, self.state.group, self.state.dialect
+        return Group(self.workspace, self.state.group, self.state.dialect)
 
     def compare_with(self, parent: LiveConversation) -> None:
         """Take the last request of the conversation that this one was forked from as the one before it.
@@ -594,12 +608,13 @@ class LiveConversation:
         """How many of the segments that a request shares with the last one were in one that was answered."""
         return min(shared, self.answered_links)
 
-    def accept(self, stored: GatewayConversation) -> None:
+    def accept(self, stored: KeptConversation) -> None:
         """Take over what another process has saved, unless this one has seen a later request."""
         is_news = stored.source != self.source
         self.source = stored.source
         if stored.state.began != self.state.began:  # it was deleted, and somebody has begun it again
             self.record.begin_anew()
+        self.record.listed |= stored.state.listed
         saved_digests = stored.state.digests()
         if self._is_ahead(stored.state, saved_digests):
             return

@@ -79,12 +79,12 @@ class Fitter:
             return await self._prepare_parsed(call, parsed_call)
 
     async def _prepare_parsed(self, call: UpstreamCall, parsed_call: ParsedCall) -> OutgoingRequest:
-        """Pass the request or fit it. While it is fitted, others of its family go on.
+        """Pass the request or fit it. While it is fitted, others that begin alike go on.
 
         If one of them has continued the same conversation meanwhile, the request is fitted once more, and
         then the others wait.
         """
-        lock = self._index.lock(call.incoming.workspace, parsed_call.family)
+        lock = self._index.lock(parsed_call.opening)
         async with lock:
             match = await self._find(parsed_call)
             passable = self._find_passable(call, match)
@@ -145,7 +145,7 @@ class Fitter:
         parsed_call: ParsedCall,
         first_fit: _FirstFit,
     ) -> OutgoingRequest:
-        """Fit a request, or pass it if that fails. The family's lock is held.
+        """Fit a request, or pass it if that fails. The lock of its opening is held.
 
         `first_fit` is what it was fitted to before, unless the conversation has changed since.
         """
@@ -348,7 +348,7 @@ class Fitter:
 
 
 class _FirstFit:
-    """What a request was fitted to before its family's lock was taken again, or why it could not be.
+    """What a request was fitted to before the lock was taken again, or why it could not be.
 
     The error is handed out once, and without its traceback: frames that held both would keep the body in
     memory until the garbage collector comes by.

@@ -79,7 +79,7 @@ class ConversationSaver:
                 state,
                 was=conversation.source,
                 expect=record.count,
-                family=conversation.family,
+                listed=record.listed,
                 records=record.encode(records),
             )
         record.saved()
@@ -149,7 +149,7 @@ class ConversationSaver:
     async def _write_record(self, conversation: LiveConversation) -> bool:
         """Write what waits of one record. Returns False if the store is gone."""
         record = conversation.record
-        async with self._index.lock(conversation.workspace, conversation.family):
+        async with self._index.lock(conversation.opening):
             try:
                 for _ in range(TRIES):
                     try:
@@ -201,7 +201,7 @@ class ConversationSaver:
 
     async def _save_unsaved(self, conversation: LiveConversation) -> bool:
         """Save a conversation that waits. Returns False if the store is gone."""
-        async with self._index.lock(conversation.workspace, conversation.family):
+        async with self._index.lock(conversation.opening):
             self._changed.discard(conversation.key)
             if not await self.save_now(conversation):
                 return False

@@ -168,7 +168,7 @@ class SentCalls:
             state, ledger=fitted.ledger, usage=None, tokens=fitted.envelope.tokens
         )
         records = encode_lowered(fitted.envelope, state.ledger, self._fitter.settings.policy.keep)
-        async with self._index.lock(conversation.workspace, conversation.family):
+        async with self._index.lock(conversation.opening):
             if conversation.state.requests != sent.number:
                 raise _continued_meanwhile()
             try:
@@ -204,7 +204,7 @@ class SentCalls:
         if conversation is None:
             return True
         # Without a task of its own, as most answers are: that is a part of the CPU that a request takes.
-        if self._index.lock(conversation.workspace, conversation.family).locked():
+        if self._index.lock(conversation.opening).locked():
             return False
         if _learn_usage(sent, conversation, usage):
             self._saver.save_later(conversation)
@@ -218,7 +218,7 @@ class SentCalls:
         conversation = sent.conversation
         if conversation is None:
             return
-        async with self._index.lock(conversation.workspace, conversation.family):
+        async with self._index.lock(conversation.opening):
             if not _learn_usage(sent, conversation, usage):
                 return
             depends_on_it = at_once and not _is_far_below(conversation)
@@ -257,7 +257,7 @@ class SentCalls:
         if conversation is None or sent.fitted is None or exchange is None:
             await self.record_answer(sent, usage, at_once=True)
             return
-        async with self._index.lock(conversation.workspace, conversation.family):
+        async with self._index.lock(conversation.opening):
             conversation.reported = usage
             records = encode_lowered(
                 sent.fitted.envelope, conversation.state.ledger, self._fitter.settings.policy.keep

@@ -1,10 +1,8 @@
 """Every call of a store that the gateway makes. It holds nothing itself, so workers can share a store.
 
 A conversation is kept as one state, the `ConversationState`, and records: what was lowered, or
-everything, as `keep` says. A family lists the conversations that begin with the same words, so that a
-request which carries no id can be found by its messages. A state is replaced only if it is still the one
-that was read: of two workers with requests of one conversation, the second gets Conflict, reads again and
-fits again.
+everything, as `keep` says. A state is replaced only if it is still the one that was read: of two workers with
+requests of one conversation, the second gets Conflict, reads again and fits again.
 """
 
 from __future__ import annotations
@@ -18,19 +16,23 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
-import msgspec
-
+from lamina.conversations.addresses import Group, find_alike
 from lamina.conversations.recall_loop import RecallExchange
 from lamina.conversations.request_digests import RequestDigests
 from lamina.conversations.retention import prune
 from lamina.conversations.shelf import (
     forget_left,
-    list_members,
     load_continued,
     save_answer,
     save_conversation,
 )
-from lamina.conversations.store import WORKSPACE, ConversationState, conversation_place, decode_state
+from lamina.conversations.store import (
+    WORKSPACE,
+    ConversationState,
+    KeptConversation,
+    conversation_place,
+    find_conversation,
+)
 from lamina.errors import BadInput, Conflict, Reused, StoreError
 from lamina.relay import limits
 from lamina.relay.config import GatewaySettings
@@ -57,15 +59,6 @@ class StoreGone(Exception):
     """The store cannot be reached, or does not answer in time. `late` is the call that goes on then."""
 
     late: asyncio.Future[Any] | None = None
-
-
-class GatewayConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as it was read, with the bytes of its state and the number of its records."""
-
-    name: str
-    state: ConversationState
-    source: bytes
-    count: int
 
 
 class GatewayStore:
@@ -123,17 +116,16 @@ class GatewayStore:
         if stack is not None:
             await stack.aclose()
 
-    async def load_family(self, workspace: str, family: str) -> list[str]:
-        """The names of the conversations that begin alike, the newest first."""
-        return await self.call(lambda store: list_members(store, workspace, family))
+    async def find_alike(self, group: Group, digests: RequestDigests) -> list[KeptConversation]:
+        """The conversations that a request may continue or fork, the newest last."""
+        return await self.call(lambda store: find_alike(store, group, digests))
 
-    async def load(self, workspace: str, name: str) -> GatewayConversation | None:
+    async def load(self, workspace: str, name: str) -> KeptConversation | None:
         """A conversation, or None if it was deleted or never saved."""
-        head = await self.load_head(workspace, name)
-        if not head.state:
+        stored = await self.call(lambda store: find_conversation(store, workspace, name))
+        if stored is None or not stored.source:
             return None
-        state = decode_state(head.state)
-        return GatewayConversation(name=name, state=state, source=head.state, count=head.count)
+        return stored
 
     async def load_head(self, workspace: str, name: str) -> StoredHead:
         """The state of a conversation as it is stored, and how many records it has, also without a state."""
@@ -149,17 +141,13 @@ class GatewayStore:
         *,
         was: bytes,
         expect: int,
-        family: str,
+        listed: dict[str, str],
         records: Sequence[bytes] = (),
     ) -> bytes:
-        """Replace the state, which must still be `was`, and return the bytes of the new one.
-
-        A conversation that has none yet is listed in its family.
-        """
-        families = () if was else (family,)
+        """Replace the state, which must still be `was`, and return the bytes of the new one."""
         return await self.call(
             lambda store: save_conversation(
-                store, workspace, name, state, families=families, records=records, expect=expect, was=was
+                store, workspace, name, state, listed=listed, records=records, expect=expect, was=was
             )
         )
 
