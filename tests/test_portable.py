@@ -38,6 +38,7 @@ SHAPE_NOTHING = {
 ALLOWED = {
     ("lamina.relay.stream", "lower"): "the name of a header, in bytes: ASCII in every interpreter",
     ("lamina.relay.upstreams", "lower"): "as in lamina.relay.stream",
+    ("lamina.gateway.client_connection", "lower"): "as in lamina.relay.stream",
     ("lamina.gateway.upstream_connection", "lower"): "as in lamina.relay.stream",
     ("lamina.telemetry.otel", "lower"): "as in lamina.relay.stream",
     ("lamina.models.counters", "split"): "a table of names in the file itself",

@@ -1,7 +1,7 @@
 """A request's body: decoded once, and encoded again only if it was changed.
 
-The body that came stays as it is and is what leaves if nothing has to change. `TurnMemory` remembers decoded
-messages by their bytes. A request that grows from call to call repeats them all, so only the new ones are
+The body that came stays as it is and is what leaves if nothing has to change. `TurnMemory` remembers what the
+last bodies were decoded to. A request that grows from call to call repeats them all, so only the new ones are
 decoded, and the memos of `lamina.fitting`, which compare objects, stay warm.
 """
 
@@ -24,10 +24,10 @@ from lamina.relay.turn_memory import (
     DecodedTurn,
     DecodedTurns,
     RepeatedTurns,
-    RequestOutline,
+    SeenRequest,
     TurnMemory,
-    extend_outline,
-    make_outline,
+    describe_request,
+    extend_request,
 )
 
 TURN_FIELDS = ("messages", "input", "contents")
@@ -52,7 +52,8 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A decoded body. `packed` are the bytes as they came, `text` is their JSON.
 
     `decoded` are the messages. `turn_bytes` counts the bytes of all of them, and `new_bytes` the bytes of
-    those that were not seen before.
+    those that were not seen before. `seen` is what the memory keeps of it, None if it has no messages that
+    are objects, and `similar` what it has of a request with many of the same messages.
     """
 
     packed: bytes
@@ -61,6 +62,8 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     decoded: DecodedTurns = NO_TURNS
     turn_bytes: int = 0
     new_bytes: int = 0
+    seen: SeenRequest | None = None
+    similar: SeenRequest | None = None
 
     @property
     def turns(self) -> tuple[Any, ...]:
@@ -97,8 +100,8 @@ def decode_body(text: bytes, memory: TurnMemory, *, packed: bytes | None = None)
     content = _decode_grown(text, memory)
     if content is None:
         content = _decode_whole(text, memory)
-    if content.outline is not None:
-        memory.remember_outline(content.outline)
+    if content.seen is not None:
+        memory.remember(content.seen)
     return RequestBody(
         packed=text if packed is None else packed,
         text=text,
@@ -106,19 +109,23 @@ def decode_body(text: bytes, memory: TurnMemory, *, packed: bytes | None = None)
         decoded=content.decoded,
         turn_bytes=sum(map(len, content.decoded.sources)),
         new_bytes=content.new_bytes,
+        seen=content.seen,
+        similar=content.similar,
     )
 
 
 class _BodyContent(NamedTuple):
-    """What a body was decoded to. `new_bytes` are those of messages that were not seen before.
+    """What a body was decoded to. `fields` are the long ones, by their bytes.
 
-    `outline` is what the next body is compared with, None if it cannot be.
+    `seen` is what the next body is compared with, None if it cannot be. It was `similar` to another one.
     """
 
     request: dict[str, Any]
     decoded: DecodedTurns
     new_bytes: int
-    outline: RequestOutline | None = None
+    fields: Mapping[bytes, Any]
+    seen: SeenRequest | None = None
+    similar: SeenRequest | None = None
 
 
 def _decode_grown(text: bytes, memory: TurnMemory) -> _BodyContent | None:
@@ -129,68 +136,86 @@ def _decode_grown(text: bytes, memory: TurnMemory) -> _BodyContent | None:
     repeated = memory.find_repeated(text)
     if repeated is None:
         return None
-    outline = repeated.outline
+    similar = repeated.seen
     new_text = text[repeated.end :]
     # The tools may follow the messages. They were counted with the request before, and decoded.
-    value_count = outline.value_count + count_values(new_text.removesuffix(outline.tail))
+    value_count = similar.value_count + count_values(new_text.removesuffix(similar.tail))
     if value_count > limits.VALUES:  # the sum may be too high: the whole text is counted exactly
         return None
-    content = _decode_new_turns(text, repeated, memory)
+    content = _decode_new_turns(text, repeated)
     if content is None:
-        value_count = outline.value_count + count_values(new_text)
+        value_count = similar.value_count + count_values(new_text)
         if value_count > limits.VALUES:
             return None
         scan = _scan_rest(text, repeated)
         if scan is None:
             return None
-        content = _decode_scan(scan, repeated.turns, memory)
-    new_outline = extend_outline(repeated, text, content.decoded, content.request, value_count=value_count)
-    return content._replace(outline=new_outline)
+        content = _decode_scan(scan, repeated.turns, similar)
+    seen = extend_request(
+        repeated, text, content.decoded, content.request, fields=content.fields, value_count=value_count
+    )
+    return content._replace(seen=seen, similar=similar)
 
 
 def _decode_whole(text: bytes, memory: TurnMemory) -> _BodyContent:
-    """Decode a body from its first byte. Messages that were seen before are recalled all the same."""
+    """Decode a body from its first byte. Messages of a similar one are recalled all the same."""
     value_count = count_values(text)
     if value_count > limits.VALUES:
         raise Refusal(
             413, f"the body has {value_count:,} values at all depths; the limit is {limits.VALUES:,}"
         )
     scan = _scan_body(text)
-    content = _decode_scan(scan, NO_TURNS, memory)
-    outline = make_outline(
-        text, scan.name, scan.start, content.decoded, content.request, value_count=value_count
+    similar = memory.find_edited(scan.raw_turns)
+    content = _decode_scan(scan, NO_TURNS, similar)
+    seen = describe_request(
+        text,
+        scan.name,
+        scan.start,
+        content.decoded,
+        content.request,
+        fields=content.fields,
+        value_count=value_count,
     )
-    return content._replace(outline=outline)
+    return content._replace(seen=seen, similar=similar)
 
 
-def _decode_new_turns(text: bytes, repeated: RepeatedTurns, memory: TurnMemory) -> _BodyContent | None:
+def _decode_new_turns(text: bytes, repeated: RepeatedTurns) -> _BodyContent | None:
     """Decode the messages that follow those of an earlier body. None if more than that may differ."""
     raw_turns = _split_new_turns(text, repeated)
     if raw_turns is None:
         return None
-    name = repeated.outline.name
-    decoded, new_bytes = _decode_turns(repeated.turns, raw_turns, memory, name)
-    return _BodyContent({**repeated.outline.request, name: list(decoded.values)}, decoded, new_bytes)
+    similar = repeated.seen
+    decoded, new_bytes = _decode_turns(repeated.turns, raw_turns, NO_TURNS, similar.name)
+    request = {**similar.request, similar.name: list(decoded.values)}
+    return _BodyContent(request, decoded, new_bytes, similar.fields)
 
 
-def _decode_scan(scan: _BodyScan, repeated: DecodedTurns, memory: TurnMemory) -> _BodyContent:
+def _decode_scan(scan: _BodyScan, repeated: DecodedTurns, similar: SeenRequest | None) -> _BodyContent:
     """Decode the fields of a body, and the messages after those that are decoded already."""
     for name in FOREIGN_FIELDS:
         if name in scan.fields:
             raise Refusal(400, f"the field {name!r} is not allowed: the gateway's settings choose the server")
     request: dict[str, Any] = {}
+    fields: dict[bytes, Any] = {}
     decoded = NO_TURNS
     new_bytes = 0
     for name, source in scan.fields.items():
         if name == scan.name:
-            decoded, new_bytes = _decode_turns(repeated, scan.raw_turns, memory, name)
+            known = similar.turns if similar is not None else NO_TURNS
+            decoded, new_bytes = _decode_turns(repeated, scan.raw_turns, known, name)
             request[name] = list(decoded.values)
+            continue
+        text = bytes(source)
+        if similar is not None and text in similar.fields:  # long ones, as tools, are the same each time
+            request[name] = similar.fields[text]
         else:
-            request[name] = _decode_field(source, memory, name)
+            request[name] = decode_value(text, name).value
+        if len(text) >= LONG_FIELD:
+            fields[text] = request[name]
     tools = request.get("tools")
     if isinstance(tools, list) and len(tools) > limits.TOOLS:
         raise Refusal(413, f"tools has {len(tools):,} items; the limit is {limits.TOOLS:,}")
-    return _BodyContent(request, decoded, new_bytes)
+    return _BodyContent(request, decoded, new_bytes, fields)
 
 
 def encode_body(request: Mapping[str, Any], body: RequestBody) -> bytes:
@@ -270,16 +295,16 @@ def _split_new_turns(text: bytes, repeated: RepeatedTurns) -> Sequence[bytes] | 
     `{"messages":[a,b],"n":1}` was decoded before, and `{"messages":[a,b,c],"n":1}` ends as it did: with
     `],"n":1}`. Then what is between must be the rest of a list, and `[c]` is decoded as one.
     """
-    outline, _, end = repeated
-    new_end = len(text) - len(outline.tail)
-    if new_end < end or not text.endswith(outline.tail):
+    seen, _, end = repeated
+    new_end = len(text) - len(seen.tail)
+    if new_end < end or not text.endswith(seen.tail):
         return None
     if new_end == end:
         return ()
-    if not text.startswith(outline.gap, end):
+    if not text.startswith(seen.gap, end):
         return None
     try:
-        raw_turns = _RAW_LIST.decode(b"[%b]" % text[end + len(outline.gap) : new_end])
+        raw_turns = _RAW_LIST.decode(b"[%b]" % text[end + len(seen.gap) : new_end])
     except DECODE_ERRORS:
         return None
     return list(map(bytes, raw_turns)) or None
@@ -292,15 +317,15 @@ def _scan_rest(text: bytes, repeated: RepeatedTurns) -> _BodyScan | None:
     `{"messages":[c],"n":1}`. It is JSON if the text is. A text that is not JSON may look like it only if a
     comma is missing after `b`, or follows it with nothing behind. So after a comma there must be a message.
     """
-    outline, _, end = repeated
-    continues = text.startswith(outline.gap, end)
+    seen, _, end = repeated
+    continues = text.startswith(seen.gap, end)
     if continues:
-        end += len(outline.gap)
+        end += len(seen.gap)
     try:
-        scan = _scan_body(outline.head + text[end:])
+        scan = _scan_body(seen.head + text[end:])
     except Refusal:
         return None
-    if scan.name != outline.name or scan.start >= len(outline.head):
+    if scan.name != seen.name or scan.start >= len(seen.head):
         return None  # another field has the messages
     if continues != bool(scan.raw_turns):
         return None
@@ -330,38 +355,25 @@ def _find_values(text: bytes, fields: Mapping[str, msgspec.Raw]) -> dict[str, in
 def _decode_turns(
     decoded: DecodedTurns,
     raw_turns: Sequence[bytes],
-    memory: TurnMemory,
+    known: DecodedTurns,
     name: str,
 ) -> tuple[DecodedTurns, int]:
-    """Decode messages and add them to the others. Also the bytes of those that were not seen before."""
+    """Decode messages and add them to the others. Also the bytes of those that are not `known`."""
     index = len(decoded.sources)
     count = index + len(raw_turns)
     if count > limits.TURNS:
         raise Refusal(413, f"{name} has {count:,} items; the limit is {limits.TURNS:,}")
+    known_turns = dict(zip(known.sources, map(DecodedTurn, *known), strict=True))
     new_turns: list[DecodedTurn] = []
     new_bytes = 0
     for source in raw_turns:
-        turn = memory.recall(source)
+        turn = known_turns.get(source)
         if turn is None:
             new_bytes += len(source)
             turn = decode_value(source, f"{name}[{index}]")
-            if type(turn.value) is dict:
-                memory.remember(turn)
         new_turns.append(turn)
         index += 1
     return decoded.extend(new_turns), new_bytes
-
-
-def _decode_field(raw: msgspec.Raw, memory: TurnMemory, name: str) -> Any:
-    """Decode a field that is not the conversation. Long ones, as tools, are the same in each request."""
-    source = bytes(raw)
-    if len(source) < LONG_FIELD:
-        return decode_value(source, name).value
-    field = memory.recall(source)
-    if field is None:
-        field = decode_value(source, name)
-        memory.remember(field)
-    return field.value
 
 
 COUNTED_BYTES = 1 << 16

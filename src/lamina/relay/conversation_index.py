@@ -44,7 +44,7 @@ from lamina.fitting.policy import Keep
 from lamina.fitting.request import RequestMemo
 from lamina.gateway.request_bodies import RequestBody
 from lamina.relay.identity import ClientIdentity
-from lamina.relay.sizes import MOVED_MARKERS, CountedRequest, KnownTrigger
+from lamina.relay.sizes import CountedRequest, KnownTrigger
 from lamina.relay.store_access import GatewayStore, StoreGone
 from lamina.relay.turn_memory import MEMORY_BYTES, MOVING
 
@@ -160,7 +160,6 @@ class ConversationIndex:
         self._keep = keep
         self._live: OrderedDict[tuple[str, str], LiveConversation] = OrderedDict()
         self._by_address: dict[Opening, dict[str, LiveConversation]] = {}
-        self._by_landmark: dict[Landmark, LiveConversation] = {}
         self._by_group: dict[Group, dict[str, LiveConversation]] = {}
         self._uses = count()
         self._size = 0
@@ -171,7 +170,7 @@ class ConversationIndex:
     ) -> ParsedCall:
         """Parse a request, reusing what a similar one was parsed into. Raises BadInput if it has no shape."""
         group = Group(workspace, identity.group, dialect.name)
-        similar = self._find_similar(group, body.turns)
+        similar = self._find_similar(group, body)
         memo = ParseMemo(copies=False)
         digests = NO_DIGESTS
         if similar is not None:
@@ -321,13 +320,14 @@ class ConversationIndex:
             self._put_at_address(conversation)
         await self._learn_records(conversation, stored.records)
 
-    def note_request(self, conversation: LiveConversation, text_size: int) -> None:
+    def note_request(self, conversation: LiveConversation, body: RequestBody) -> None:
         """Note that a conversation has a new last request, and forget old conversations if need be."""
         if conversation.key not in self._live:
             return
         self._put_at_address(conversation)
-        self._set_landmark(conversation)
-        conversation.text_size = text_size
+        if body.seen is not None:
+            body.seen.owner = conversation
+        conversation.text_size = len(body.text)
         self._measure(conversation)
         while self._size > LIVE_BYTES and len(self._live) > 1:
             self.forget(next(iter(self._live.values())))
@@ -343,7 +343,6 @@ class ConversationIndex:
 
     def drop_content(self, conversation: LiveConversation) -> None:
         """Forget the last request of a conversation, as a restart would."""
-        self._drop_landmark(conversation)
         conversation.drop_content()
 
     def forget(self, conversation: LiveConversation) -> None:
@@ -449,29 +448,14 @@ class ConversationIndex:
             _take_out(self._by_address, conversation.address, conversation)
         conversation.address = None
 
-    def _find_similar(self, group: Group, turns: tuple[Any, ...]) -> LiveConversation | None:
+    def _find_similar(self, group: Group, body: RequestBody) -> LiveConversation | None:
         """A conversation with many of the same messages. It only saves time and decides nothing."""
-        for place in range(len(turns) - 1, -1, -1):
-            similar = self._by_landmark.get((group, place, id(turns[place])))
-            if similar is not None:
-                return similar
-        return None
-
-    def _set_landmark(self, conversation: LiveConversation) -> None:
-        """Let requests find a conversation that repeat its last one, up to the messages that still move."""
-        self._drop_landmark(conversation)
-        turns = conversation.turns
-        if turns:
-            place = max(len(turns) - MOVED_MARKERS, 0)
-            conversation.landmark = (conversation.group, place, id(turns[place]))
-            self._by_landmark[conversation.landmark] = conversation
-
-    def _drop_landmark(self, conversation: LiveConversation) -> None:
-        """Forget the landmark of a conversation, unless it is that of another one by now."""
-        landmark = conversation.landmark
-        conversation.landmark = None
-        if landmark is not None and self._by_landmark.get(landmark) is conversation:
-            del self._by_landmark[landmark]
+        if body.similar is None or body.similar.owner is None:
+            return None
+        owner: LiveConversation = body.similar.owner
+        if owner.group != group or self._live.get(owner.key) is not owner:
+            return None
+        return owner
 
 
 def _put_last(
@@ -499,13 +483,6 @@ def _recognise(
     if recognised.nearest is None:
         return recognised
     return part_from_hidden(recognised, recognised.nearest.state, digests)
-
-
-Landmark = tuple[Group, int, int]
-"""A message near the end of a request that the next one repeats: the same object at the same place.
-
-The last number is the identity of the object. The conversation holds it, so no other has it meanwhile.
-"""
 
 
 class LiveConversation:
@@ -556,7 +533,6 @@ class LiveConversation:
         self.turns: tuple[Any, ...] = ()
         self.text_size = 0
         self.head_bytes = 0
-        self.landmark: Landmark | None = None
         self.memory_size = 0
         """What all of it takes in memory, as it was counted last."""
 

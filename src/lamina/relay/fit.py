@@ -328,7 +328,7 @@ class Fitter:
         conversation.tools = match.parsed.head.tools
         conversation.turns = body.turns
         conversation.head_bytes = body.head_bytes
-        self._index.note_request(conversation, len(body.text))
+        self._index.note_request(conversation, body)
 
     def _note_count(self, call: UpstreamCall, conversation: LiveConversation, fitted: Fitted) -> None:
         """Remember what a request was counted as. A lowered one says nothing about the next one in full."""

@@ -1,17 +1,19 @@
 """Decoded messages, remembered by their bytes, so that a growing request is decoded only at its end.
 
 Most requests repeat the one before them from the first byte on. Comparing bytes shows that many times faster
-than decoding them. A `RequestOutline` says where the messages of an earlier request were; if a new text has
-the same bytes there, it has the same messages.
+than decoding them. A `SeenRequest` says where the messages of an earlier request were; if a new text has the
+same bytes there, it has the same messages. If one of them was changed, the others are still found by their
+bytes, one by one.
 """
 
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
+
+import msgspec
 
 MEMORY_BYTES = 24 << 20
 """Bytes of messages that one workspace's memory holds at most.
@@ -20,8 +22,8 @@ Sixty agents with 100,000 tokens each fit in. Where they do not, every request i
 are held twice: by this memory and by the conversation. That takes more memory than a larger limit does.
 """
 
-OUTLINES = 64
-"""How many requests are compared with a new one, at most."""
+REQUESTS = 1 << 10
+"""How many requests are remembered and compared with a new one, at most: a tenth of a millisecond."""
 
 TURN_BYTES = 1 << 10
 """What a remembered message takes in memory besides its bytes: its objects, and its place here."""
@@ -62,14 +64,15 @@ class DecodedTurns(NamedTuple):
         return DecodedTurns(self.sources + sources, self.values + values, self.bounds + bounds)
 
 
-class RequestOutline(NamedTuple):
-    """Where the messages of a request are in its text, and what it was decoded to.
+class SeenRequest(msgspec.Struct, kw_only=True, eq=False):
+    """A request that was decoded, and where its messages are in its text.
 
     `head` is the text before the first message, `tail` the text after the last one, and `name` the field that
     has the list. `places` says where each message begins. Between two messages there is always the same
-    `gap`; `gap_places` says where. `end` is where the last message ends. `probe` is the index of a long
-    message near the end: it is unlikely to be in another conversation too. `value_count` is not below the
-    number of values in the text.
+    `gap`; `gap_places` says where. `end` is where the last message ends. `probe` is a long message near the
+    end, at `probe_place`: it is unlikely to be in another conversation too. `request` is what it was decoded
+    to, and `fields` has its long fields by their bytes. `value_count` is not below the number of values in
+    the text. `owner` is the conversation whose request it was, once somebody knows.
     """
 
     head: bytes
@@ -80,19 +83,17 @@ class RequestOutline(NamedTuple):
     places: tuple[int, ...]
     gap_places: tuple[int, ...]
     end: int
-    probe: int
+    probe: bytes
+    probe_place: int
     request: Mapping[str, Any]
+    fields: Mapping[bytes, Any]
     value_count: int
+    owner: Any = None
 
     @property
     def size(self) -> int:
-        """The bytes of the whole text. What follows the messages may be most of it."""
-        return self.end + len(self.tail)
-
-    def resembles(self, text: bytes) -> bool:
-        """Whether a text has one of the last messages at the same place. This rules out most texts."""
-        probe = self.probe
-        return text.startswith(self.turns.sources[probe], self.places[probe]) and text.startswith(self.head)
+        """The bytes that it takes. What follows the messages may be most of it."""
+        return self.end + len(self.tail) + TURN_BYTES * len(self.places)
 
     def count_same(self, text: bytes) -> int:
         """How many messages at the beginning of a text are the same bytes."""
@@ -109,85 +110,63 @@ class RequestOutline(NamedTuple):
 class RepeatedTurns(NamedTuple):
     """The first messages of a text, which an earlier request had too. They end at `end`."""
 
-    outline: RequestOutline
+    seen: SeenRequest
     turns: DecodedTurns
     end: int
 
 
 class TurnMemory:
-    """The decoded messages of one workspace. What was not used for longest is forgotten first.
-
-    Messages that come again elsewhere, or after one that has changed, are recalled one by one.
-    """
+    """The last requests of one workspace. What was not used for longest is forgotten first."""
 
     def __init__(self, limit: int = MEMORY_BYTES) -> None:
         self._limit = limit
         self._size = 0
-        self._turns: OrderedDict[bytes, DecodedTurn] = OrderedDict()
-        self._outlines: OrderedDict[int, RequestOutline] = OrderedDict()
-        self._outline_size = 0
-        self._next_key = 0
+        self._seen: list[SeenRequest] = []
 
     def __len__(self) -> int:
         """How many messages are remembered."""
-        return len(self._turns)
-
-    def recall(self, source: bytes) -> DecodedTurn | None:
-        """What these bytes were decoded to, or None."""
-        turn = self._turns.get(source)
-        if turn is not None:
-            self._turns.move_to_end(source)
-        return turn
-
-    def remember(self, turn: DecodedTurn) -> None:
-        """Keep a message for the next request. One that is larger than the whole limit is not kept."""
-        if _size_of(turn.source) > self._limit:
-            return
-        self._turns[turn.source] = turn
-        self._size += _size_of(turn.source)
-        while self._size > self._limit:
-            forgotten, _ = self._turns.popitem(last=False)
-            self._size -= _size_of(forgotten)
+        return sum(len(seen.places) for seen in self._seen)
 
     def find_repeated(self, text: bytes) -> RepeatedTurns | None:
         """The messages at the beginning of a text that an earlier request had too.
 
-        That request's outline is forgotten: the new request continues it, and brings one of its own.
+        That request is forgotten: the new one continues it, and is remembered in its place.
         """
-        for key in reversed(self._outlines):
-            outline = self._outlines[key]
-            if not outline.resembles(text):
+        for seen in reversed(self._seen):
+            if not text.startswith(seen.probe, seen.probe_place):  # this rules out most texts
                 continue
-            count = outline.count_same(text)
-            if count == 0 or count + MOVING < len(outline.places):  # another conversation that begins alike
+            if not text.startswith(seen.head):
                 continue
-            del self._outlines[key]
-            self._outline_size -= outline.size
-            return RepeatedTurns(outline, outline.turns.take_first(count), outline.end_of(count))
+            count = seen.count_same(text)
+            if count == 0 or count + MOVING < len(seen.places):  # another conversation that begins alike
+                continue
+            self._seen.remove(seen)
+            self._size -= seen.size
+            return RepeatedTurns(seen, seen.turns.take_first(count), seen.end_of(count))
         return None
 
-    def remember_outline(self, outline: RequestOutline) -> None:
-        self._next_key += 1
-        self._outlines[self._next_key] = outline
-        self._outline_size += outline.size
-        while self._outline_size > self._limit or len(self._outlines) > OUTLINES:
-            _, forgotten = self._outlines.popitem(last=False)
-            self._outline_size -= forgotten.size
+    def find_edited(self, sources: Sequence[bytes]) -> SeenRequest | None:
+        """The last request that begins with the same two messages. A later one may have been changed."""
+        first = tuple(sources[:2])
+        return next((seen for seen in reversed(self._seen) if seen.turns.sources[:2] == first), None)
+
+    def remember(self, seen: SeenRequest) -> None:
+        self._seen.append(seen)
+        self._size += seen.size
+        while self._size > self._limit or len(self._seen) > REQUESTS:
+            self._size -= self._seen.pop(0).size
 
 
-def _size_of(source: bytes) -> int:
-    return len(source) + TURN_BYTES
-
-
-def make_outline(
+def describe_request(
     text: bytes,
     name: str,
     start: int,
     turns: DecodedTurns,
     request: Mapping[str, Any],
     *,
+    fields: Mapping[bytes, Any],
     value_count: int,
-) -> RequestOutline | None:
+) -> SeenRequest | None:
     """Where some messages are in a text whose list begins at `start`.
 
     None if a message is not an object, or if the gaps between them differ: such a request is decoded anew.
@@ -201,7 +180,7 @@ def make_outline(
         gap = text[first_end : _end_of(_GAP.match(text, first_end), first_end)]
     if type(turns.values[0]) is not dict or not text.startswith(turns.sources[0], place):
         return None
-    outline = RequestOutline(
+    first = SeenRequest(
         head=text[:place],
         tail=b"",  # set below
         name=name,
@@ -210,25 +189,28 @@ def make_outline(
         places=(place,),
         gap_places=(),
         end=first_end,
-        probe=0,
+        probe=b"",
+        probe_place=0,
         request=request,
+        fields=fields,
         value_count=value_count,
     )
-    repeated = RepeatedTurns(outline, outline.turns, first_end)
-    return extend_outline(repeated, text, turns, request, value_count=value_count)
+    repeated = RepeatedTurns(first, first.turns, first_end)
+    return extend_request(repeated, text, turns, request, fields=fields, value_count=value_count)
 
 
-def extend_outline(
+def extend_request(
     repeated: RepeatedTurns,
     text: bytes,
     turns: DecodedTurns,
     request: Mapping[str, Any],
     *,
+    fields: Mapping[bytes, Any],
     value_count: int,
-) -> RequestOutline | None:
-    """The outline of a request that repeats the first messages of another one and goes on."""
-    outline = repeated.outline
-    gap = outline.gap
+) -> SeenRequest | None:
+    """A request that repeats the first messages of another one and goes on."""
+    seen = repeated.seen
+    gap = seen.gap
     count = len(repeated.turns.sources)
     end = repeated.end
     places: list[int] = []
@@ -240,25 +222,34 @@ def extend_outline(
         gap_places.append(end)
         places.append(place)
         end = place + len(source)
-    return RequestOutline(
-        head=outline.head,
+    all_places = (*seen.places[:count], *places)
+    probe = _choose_probe(turns.sources)
+    return SeenRequest(
+        head=seen.head,
         tail=text[end:],
-        name=outline.name,
+        name=seen.name,
         gap=gap,
         turns=turns,
-        places=(*outline.places[:count], *places),
-        gap_places=(*outline.gap_places[: count - 1], *gap_places),
+        places=all_places,
+        gap_places=(*seen.gap_places[: count - 1], *gap_places),
         end=end,
-        probe=_choose_probe(turns.sources),
+        probe=turns.sources[probe],
+        probe_place=all_places[probe],
         request=request,
+        fields=fields,
         value_count=value_count,
+        owner=seen.owner,
     )
 
 
 def _choose_probe(sources: Sequence[bytes]) -> int:
-    """The longest of the last messages that the next request will not change."""
+    """The longest of the last messages that the next request will not change.
+
+    Not the first if there is another: it is often the same system text in all conversations.
+    """
     last = max(len(sources) - MOVING, 0)
-    return max(range(max(last - MOVING, 0), last + 1), key=lambda index: len(sources[index]))
+    first = max(last - MOVING, min(last, 1))
+    return max(range(first, last + 1), key=lambda index: len(sources[index]))
 
 
 def _end_of(match: re.Match[bytes] | None, position: int) -> int:
