@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import BadInput, Budget, BuildMemo, Envelope, Policy, RequestHead, Segment, fit_request
-from lamina.core.cut_target import PRICING, Rates, choose_working, derive_limits, find_trigger
+from lamina.blocking import Session
+from lamina.core.cut_target import PRICING, TALK, Rates, choose_working, derive_limits, find_trigger
 from lamina.fitting.policy import load_policy
 from lamina.fitting.server_reports import extend_budget
 from lamina.segments import assistant, call, result, system, user
@@ -173,6 +175,55 @@ def test_the_policy_decides_and_the_default_is_the_models_window() -> None:
         for prefer in PRICING
     }
     assert tokens["cost"] < tokens["balanced"] <= tokens["memory"] <= untouched.envelope.tokens
+
+
+def long_talk(**rest: Any) -> dict[str, Any]:
+    messages: list[dict[str, Any]] = []
+    for number in range(60):
+        told = f"My aunt lived at number {number}. " + "Her garden was as long as the street, I believe. " * 4
+        if number == 9:
+            told += "Zebedee kept bees in it."
+        messages += [{"role": "user", "content": told}, {"role": "assistant", "content": "Noted."}]
+    messages.append({"role": "user", "content": "What did Zebedee keep?"})
+    return {"model": "gpt-5", "messages": messages, **rest}
+
+
+ANSWERS = Policy(prefer="answers")
+TOOL = {"type": "function", "function": {"name": "look", "description": "", "parameters": {"type": "object"}}}
+
+
+def test_a_talk_may_have_a_window_of_its_own() -> None:
+    """Nobody has it by default, and it is for talks alone: tools need what they read."""
+    fitted = fit_request(long_talk(), policy=ANSWERS)
+    assert fitted.envelope.tokens < TALK
+    assert "kept bees" in str(fitted.request)
+    whole = fit_request(long_talk()).envelope.tokens
+    assert whole > 2 * TALK
+    assert fit_request(long_talk(), policy=Policy(prefer="answers", remind="off")).envelope.tokens == whole
+    assert fit_request(long_talk(tools=[TOOL]), policy=ANSWERS).envelope.tokens > whole
+    recall = fitted.recall_tool
+    assert recall is not None
+    assert fit_request(long_talk(tools=[recall]), policy=ANSWERS).envelope.tokens < TALK + 500
+    own = Policy(prefer="answers", budget=Budget(window=100_000, working=4_000))
+    assert TALK < fit_request(long_talk(), policy=own).envelope.tokens < 4_000
+
+
+def test_with_tools_answers_are_what_balanced_is() -> None:
+    request = long_request(24)
+    request["tools"] = [{"name": "read", "description": "", "input_schema": {"type": "object"}}]
+    sent = [
+        fit_request(request, policy=Policy(budget=32_000, prefer=each)) for each in ("answers", "balanced")
+    ]
+    assert sent[0].request == sent[1].request
+
+
+def test_a_session_may_have_the_window_of_a_talk(tmp_path: Path) -> None:
+    with Session.open(tmp_path / "chats.db", "a", model="gpt-5", policy=ANSWERS) as session:
+        for message in long_talk()["messages"][:-1:2]:
+            session.ask(message["content"])
+            session.record("Noted.")
+        session.ask("What did Zebedee keep?")
+        assert sum(len(str(message)) for message in session.request()["messages"]) < 6 * TALK
 
 
 def test_other_words_are_refused() -> None:

@@ -22,7 +22,7 @@ from lamina.core.values import Budget, Preference
 from lamina.errors import BadInput
 from lamina.models.facts import AS_OF, Model, Prices, model, model_or_none, price_of
 
-LANDING: dict[Preference, float] = {"memory": 0.65, "balanced": 0.35, "cost": 0.3}
+LANDING: dict[Preference, float] = {"memory": 0.65, "balanced": 0.35, "cost": 0.3, "answers": 0.35}
 """The share of the working window that a cut leaves, by the cuts of replayed sessions."""
 
 MILLION = 1_000_000

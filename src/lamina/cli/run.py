@@ -69,7 +69,7 @@ OVER_SIGNAL = 128
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina run [--window N|price|model] [--prefer memory|balanced|cost] [--tool NAME=RULE]\n"
+        "lamina run [--window N|price|model] [--prefer memory|balanced|cost|answers] [--tool NAME=RULE]\n"
         "                [--store STORE] [--key-file FILE] [--keep all|lowered|nothing] [--settings FILE]\n"
         "                [--upstream URL] [--profile NAME] [--gateway URL] -- CLIENT ..."
     )

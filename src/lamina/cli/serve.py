@@ -135,7 +135,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina serve [--settings FILE] [--host HOST] [--port N] [--store STORE] [--key-file FILE]\n"
         "                [--upstream URL] [--profile NAME] [--window N|price|model]\n"
-        "                [--prefer memory|balanced|cost] [--tool NAME=RULE]"
+        "                [--prefer memory|balanced|cost|answers] [--tool NAME=RULE]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument

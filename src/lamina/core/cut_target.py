@@ -96,10 +96,15 @@ PRICING: dict[Preference, Pricing] = {
     ),
     "cost": Pricing(named=0.0, silent=0.0, lowest=20, highest=20, recalled=20, spared=0.0, working=32_000),
 }
+PRICING["answers"] = PRICING["balanced"]
 """What `Options.prefer` means. The default never costs more than a window that slides down to half of the
 room."""
 
 BALANCED = PRICING["balanced"]
+
+TALK = 2_000
+"""Tokens of a talk, beside what no cut can free, that are sent with "answers". A small model answers best
+with 500 to 2,000 and a reminder; the most of these needs the fewest cuts, and shows most unasked."""
 
 USUAL_READ = 0.1
 """What most caches take for a token that they hold, as a share of the input price."""

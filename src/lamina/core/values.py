@@ -190,8 +190,9 @@ class RequestHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     parameters: dict[str, Any] = {}
 
 
-Preference = Literal["memory", "balanced", "cost"]
-"""Whether a cut would rather keep what was said, or tokens; or weighs both."""
+Preference = Literal["memory", "balanced", "cost", "answers"]
+"""Whether a cut would rather keep what was said, or tokens; or weighs both. With "answers" it weighs both,
+too, and of a talk `core.cut_target.TALK` tokens are sent."""
 
 
 class _BudgetWindow(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -27,18 +27,19 @@ import msgspec
 
 from lamina.caches import CacheRules, rates, rules_for
 from lamina.caches.rules import UNKNOWN, find_named_rules
-from lamina.core.cut_target import choose_working
+from lamina.core.cut_target import TALK, choose_working
 from lamina.core.history_window import LastN
 from lamina.core.kinds import Kinds
 from lamina.core.layout import Layout
 from lamina.core.orders import Order
 from lamina.core.tokens import Counter
 from lamina.core.tool_rules import check_tool_rules
-from lamina.core.values import Budget, Preference
+from lamina.core.values import Budget, Preference, RequestHead
 from lamina.core.wording import PLAIN
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.fitting.markers import Breakpoints, check_breakpoints
+from lamina.fitting.recalls import RECALL
 from lamina.models.counters import counter_for, from_file
 from lamina.models.facts import model as facts_of
 from lamina.models.facts import model_or_none, nearest_name
@@ -85,8 +86,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `Budget(reserve=4_000)`, which leaves so many tokens for the answer. With `window="price"` a cut is made
     earlier, when reading more of the conversation with each call costs more than it is worth; the budget
     stays the limit. Where the price is not known, or reading is free, it is the whole window. `prefer` says
-    whether cuts keep more of what was said, or save more tokens. `history` sends the last messages of earlier
-    turns only (`LastN`, or their number), or with "all" every one that fits.
+    whether cuts keep more of what was said, or save more tokens; with "answers", a talk without tools is cut
+    to the little that small models answer best with. `history` sends the last messages of earlier turns only
+    (`LastN`, or their number), or with "all" every one that fits.
 
     **How it is counted.** `counter` counts tokens: a `Counter`, or the path of a tokenizer.json. `rules` are
     those of the cache, by which cuts are priced and markers placed: `CacheRules`, or a name such as
@@ -149,13 +151,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             return self.budget
         return None
 
-    def find_budget(self, model: str, *, dialect: str = "") -> Budget:
-        """The budget, with the window of the model if it names none, and with what is worth its price.
+    def find_budget(self, model: str, *, dialect: str = "", is_talk: bool = False) -> Budget:
+        """The budget, with the window of the model if it names none, and with what is worth sending.
 
-        A model that is like none that lamina knows raises BadInput, since its window must be given then.
+        `is_talk` is what the method of that name says of the request. A model that is like none that lamina
+        knows raises BadInput, since its window must be given then.
         """
         budget = self.own_budget or self.fill_budget(facts_of(model, dialect=dialect).budget)
-        return self.price_budget(budget, model, dialect=dialect)
+        return self.price_budget(budget, model, dialect=dialect, is_talk=is_talk)
 
     def fill_budget(self, given: Budget) -> Budget:
         """The budget of this policy with a window from elsewhere: that of a model or a server."""
@@ -163,9 +166,16 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             return fill_budget(self.budget, given)
         return given
 
-    def price_budget(self, budget: Budget, model: str, *, dialect: str) -> Budget:
-        """The budget with what is worth its price, if this policy asks for it and the price is known."""
-        if self.window == "model" or budget.working is not None:
+    def price_budget(self, budget: Budget, model: str, *, dialect: str, is_talk: bool = False) -> Budget:
+        """The budget with what is worth its price, if this policy asks for it and the price is known.
+
+        That of a talk has the few tokens that small models answer best with: see `is_talk`.
+        """
+        if budget.working is not None:
+            return budget
+        if is_talk:
+            return msgspec.structs.replace(budget, working=TALK)
+        if self.window == "model":
             return budget
         facts = model_or_none(nearest_name(model))
         rules = self.find_rules(model, dialect=dialect)
@@ -173,6 +183,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             return budget
         working = choose_working(rates(rules, model), self.prefer or "balanced")
         return msgspec.structs.replace(budget, working=working)
+
+    def is_talk(self, head: RequestHead, dialect: Dialect) -> bool:
+        """Whether a request with this head is a talk with a window of its own.
+
+        It is with `prefer="answers"` if the model has no tool but recall, and reminders bring back the rest.
+        """
+        if self.prefer != "answers" or self.remind == "off":
+            return False
+        return all(tool.name == RECALL.name for tool in dialect.head.read(head).tools)
 
     def describe_inferred(self, model: str, *, dialect: str) -> str:
         """What is taken from the nearest model, since no table has this one, in words; "" if nothing is."""

@@ -395,7 +395,8 @@ def _choose_conditions(call: _Call, fit: Fit, model_name: str) -> BuildCondition
 
 def _choose_budget(request: Request, fit: Fit, model_name: str, reported: Usage) -> Budget:
     """The caller's budget, or the model's, with room for the answer and for what the server clears."""
-    budget = fit.policy.find_budget(model_name, dialect=fit.target.name)
+    is_talk = fit.policy.is_talk(fit.head, fit.target)
+    budget = fit.policy.find_budget(model_name, dialect=fit.target.name, is_talk=is_talk)
     budget = reserve_output(budget, fit.head, fit.target)
     server = fit.target.server
     if server is not None and server.asks_to_clear(request):

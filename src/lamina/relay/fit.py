@@ -193,7 +193,8 @@ class Fitter:
         incoming = call.incoming
         if conversation.state.was_cut or conversation.state.exchanges:
             return False
-        if incoming.upstream.settings.policy.find_window() is not None:
+        policy = incoming.upstream.settings.policy
+        if policy.find_window() is not None or policy.is_talk(match.parsed.head, incoming.dialect):
             return False
         budget = self._policies.find_budget(incoming, conversation.state)
         head = match.parsed.head

@@ -176,7 +176,8 @@ def budget_for(setup: Setup, policy: Policy, dialect: Dialect, head: RequestHead
     if budget is None:
         return None
     preferring = msgspec.structs.replace(policy, prefer=setup.prefer)
-    return preferring.price_budget(budget, setup.model, dialect=dialect.name)
+    is_talk = preferring.is_talk(head, dialect)
+    return preferring.price_budget(budget, setup.model, dialect=dialect.name, is_talk=is_talk)
 
 
 def _find_budget(setup: Setup, head: RequestHead) -> Budget | None:
