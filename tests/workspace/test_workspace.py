@@ -183,7 +183,7 @@ def test_a_file_that_is_a_secret_by_its_folder_stays_one(root: Path) -> None:
     reasons = {item.path: item.why for item in space.items(".docker")}
     assert reasons == {".docker/Dockerfile": "", ".docker/config.json": "excluded"}
     assert "excluded by their place" in str(refused(lambda: space.move(".docker", "notes")))
-    space.make_folder("outer")
+    (root / "outer").mkdir()
     space.move(".docker/Dockerfile", "outer/Dockerfile")
     assert (root / ".docker" / "config.json").read_bytes() == SECRET
 
@@ -333,14 +333,12 @@ def test_a_walk_looks_at_so_many_things_and_no_more(tmp_path: Path, monkeypatch:
     assert [item.why for item in space.items()] == [""] * 5 + ["more than 5 files"]
 
 
-def test_a_folder_is_made_with_those_above_it(root: Path) -> None:
+def test_a_file_is_written_with_the_folders_above_it(root: Path) -> None:
     workspace = Workspace(root)
-    workspace.make_folder("new/inner")
-    workspace.make_folder("new/inner")
+    workspace.write("new/inner/file", b"")
     assert workspace.kind("new/inner") == "folder"
-    workspace.write("file", b"")
     with pytest.raises(BadInput, match="it is no folder"):
-        workspace.make_folder("file/inner")
+        workspace.write("new/inner/file/x", b"")
 
 
 def test_two_workspaces_of_one_folder_lose_no_edit(root: Path) -> None:

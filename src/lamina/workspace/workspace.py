@@ -167,13 +167,13 @@ class Workspace:
             return ""
         return why
 
-    def write(self, path: str, data: bytes, *, replace: bool = True, parents: bool = True) -> bool:
-        """Write a file, wholly or not at all. True if it is new."""
+    def write(self, path: str, data: bytes, *, replace: bool = True) -> bool:
+        """Write a file, and the folders above it, wholly or not at all. True if it is new."""
         self._check_size(len(data), path)
         names = self._check_path(path, change=True)
         with (
             _CHANGING,
-            self._open_parent(names, make=parents) as (folder, name),
+            self._open_parent(names, make=True) as (folder, name),
             refuse_os_errors(path),
         ):
             mode = self._check_replaceable(folder, name, path)
@@ -207,11 +207,6 @@ class Workspace:
         if self.kind(path) == "file":
             return False
         return self.write(path, b"", replace=False)
-
-    def make_folder(self, path: str) -> None:
-        """Create a folder and those above it. Does nothing if it is there."""
-        with _CHANGING, self._open_folder(self._check_path(path), make=True):
-            pass
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder that is empty."""
