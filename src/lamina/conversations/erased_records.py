@@ -114,7 +114,9 @@ def _erase_segment(segment: Segment, kinds: Kinds) -> Segment:
     kind = kinds.get(segment.kind)
     # The key of an attachment is the name of a file. A caller's own kind may be an attachment: whoever erases
     # does not have the caller's table.
-    key = "" if kind is None or kind.attachment else segment.key
+    key = segment.key
+    if kind is None or kind.attachment:
+        key = ""
     parts = tuple(map(_erase_part, segment.parts))
     return msgspec.structs.replace(segment, parts=parts, key=key, attrs={}, meta={}, covers=(), beside=())
 
@@ -202,7 +204,9 @@ class PiecePatches:
                 stop = min(patch.stop - begin, size)
                 if start < stop:
                     # What stands there instead is put where the value began.
-                    text = patch.text if patch.start >= begin else b""
+                    text = b""
+                    if patch.start >= begin:
+                        text = patch.text
                     self._by_piece.setdefault(place, set()).add(JsonPatch(start, stop, text))
                 begin += size
 

@@ -150,7 +150,9 @@ async def delete_message(
         _, changed = await _erase(store, store, Where(workspace, fork), target.keys)
         records += changed
     await sweep_replaced(store)
-    texts = frozenset((text,)) if text else target.texts
+    texts = target.texts
+    if text:
+        texts = frozenset((text,))
     places = _find_left_over(await _read_talk(store, workspace, name), texts)
     if places:
         raise NotErased(places, conversation=name, erased=target.messages)
@@ -321,8 +323,9 @@ def _decode_whole(text: bytes, answer: Answered) -> Any:
     if unpack_answer(text, answer.encoding) is not text or is_stream(text, answer.content_type):
         return None
     tree = _decode(text)
-    # Gemini without alt=sse sends its stream as one list.
-    return tree if isinstance(tree, dict) else None
+    if not isinstance(tree, dict):  # Gemini without alt=sse sends its stream as one list
+        return None
+    return tree
 
 
 def _decode(body: bytes) -> Any:
@@ -403,10 +406,10 @@ def _find_quotations(talk: _StoredTalk, stems: set[str], names: set[str]) -> _Qu
             *((fold, (*fold.covers, *fold.replaced_by)) for fold in ledger.folds),
             *((reminder, reminder.sources) for reminder in ledger.reminders),
         ]
-        for made, sources in sources_of:
+        for quote, sources in sources_of:
             if not stems.isdisjoint(map(stem_of, sources)):
-                names.add(made.key)
-                texts.update(map(guard, filter(None, (made.text, made.notes))))
+                names.add(quote.key)
+                texts.update(map(guard, filter(None, (quote.text, quote.notes))))
     texts.update(name for name in names if len(name) >= _HANDLE_LENGTH)
     return _Quotations(lowered, texts)
 
@@ -423,7 +426,9 @@ def _list_own_exchanges(log: Sequence[_SpokenSegment]) -> Iterator[tuple[_Spoken
 def _list_arguments(call: Segment) -> Iterable[str]:
     """The values that a call gives to its tool."""
     arguments = decode_json(text_of(call.parts), deepest=DEEPEST_ARGUMENTS)
-    return map(str, arguments.values()) if isinstance(arguments, dict) else ()
+    if not isinstance(arguments, dict):
+        return ()
+    return map(str, arguments.values())
 
 
 def _erase_session_state(talk: _StoredTalk, target: ErasureTarget, *, has_changed: bool) -> bytes | None:
@@ -488,11 +493,15 @@ def _find_left_over(talk: _StoredTalk, texts: Collection[str]) -> list[str]:
     # The name of a field may be a text by chance, such as `function`.
     texts_in_names = [text for text in long_texts if _IDENTIFIER.fullmatch(text) is None]
     places: dict[str, None] = {}
-    for label, value in talk.list_stored() if long_texts else ():
+    if not long_texts:
+        return []
+    for label, value in talk.list_stored():
         for path, words in _list_words(value):
             if path.rpartition(".")[2].partition("[")[0] in ENUMERATIONS:
                 continue
-            sought = texts_in_names if path.endswith(_IN_A_NAME) else long_texts
+            sought = long_texts
+            if path.endswith(_IN_A_NAME):
+                sought = texts_in_names
             if any(text in words for text in sought):
                 places[f"{label}: {path}"] = None
     return list(places)
