@@ -6,8 +6,8 @@ It is for one person who reads their conversations with `grep` and keeps them wi
 those who come from a system that stored them so. Each append waits for the disk several times, so whoever
 serves many conversations uses SQLite or PostgreSQL.
 
-`store` is the port, `conversation_folder` reads the folder of one conversation, `commits` writes a group of
-files wholly or not at all, `disk` has what these files hold, writes single ones, and has the lock.
+`store` is the port, `conversation` reads and writes the folder of one conversation, `disk` has what the files
+of records hold, writes single ones, and has the lock.
 """
 
 from lamina.stores.files.store import FilesStore, open_files

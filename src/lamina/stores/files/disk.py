@@ -1,19 +1,14 @@
-"""Writes of single files, wholly or not at all, and the lock between processes.
+"""Writes of single files, wholly or not at all, the lock between processes, and the files of records.
 
     write_file(...); write_file(...); sync_folder(folder)
 
 `write_file` makes a file appear with all its bytes on the disk. Only after `sync_folder` (`stores.syncing`)
 it is certain that the file is still there after a power cut.
 
-The hidden files in the folder of a conversation hold JSON. The names of its fields are the format:
-
-    .head          how many groups and records there are, and the state
-    .g00000007     one group: where it begins, the names and digests of its records
-    .o3f9a...      one idempotency key: its digest, and the count of the first time
-    .begun         the files that a replacement is about to write
-
-A record that is a JSON object is stored as it is, so that anyone can read it; any other record is wrapped:
-`{"base64":"..."}`. The time in the name of its file is for people. Nothing orders records by it.
+Each record is one JSON file, `yyyyMMddTHHmmssfffZ_{seq}_{role}.json`. One that is a JSON object is stored as
+it is. A sealed one is an envelope, so that ten lines of any language open it with the key: `alg`, `iv`,
+`ciphertext` and `tag` of AES-256-GCM, and `bound`, which begins its associated data. Any other record is
+wrapped: `{"base64":"..."}`. The time in the name is for people. Nothing orders records by it.
 """
 
 from __future__ import annotations
@@ -26,14 +21,13 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from lamina.errors import StoreError
-from lamina.stores.port import StoredHead
 from lamina.stores.syncing import sync_folder
 
 READ_ONLY = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT))
@@ -42,22 +36,22 @@ READ_ONLY = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT))
 TEMPORARY_SUFFIX = ".tmp"
 """Ends the name of a file that is being written."""
 
-VERSION = 2
-
-HEAD = ".head"
-BEGUN = ".begun"
-NEW_SUFFIX = ".new"
-"""Ends the name of a file that a replacement has written and not yet moved over the old one."""
-
-_GROUP_OR_KEY = re.compile(r"\.g[0-9]{8,}|\.o[0-9a-f]{40}")  # ".g00000007", ".o" and 40 hex digits
-
-SEALED = "record"
+NO_ROLE = "record"
 """Stands for the role in the name of a file whose record has none that can be read."""
 
 _NAME = re.compile(r"([0-9]{8}T[0-9]{9}Z)_([0-9]{4,})_([a-z]+)\.json")  # "20250824T163625123Z_0000_user.json"
 _ROLES = frozenset(("system", "user", "assistant", "tool"))
 _WRAPPER_START = b'{"base64":"'
 _WRAPPER_END = b'"}'
+
+SEALED_HEAD, NONCE, TAG = 33, 12, 16
+"""The parts of a sealed record: what it is bound to and its nonce before the text, its tag after it."""
+
+_ENVELOPE_START = b'{"alg":"AES-256-GCM","bound":"'
+_ENVELOPE = _ENVELOPE_START + b'%s","iv":"%s","ciphertext":"%s","tag":"%s"}'
+_SEALED = re.compile(
+    re.escape(_ENVELOPE_START) + rb'([^"]*)","iv":"([^"]*)","ciphertext":"([^"]*)","tag":"([^"]*)"\}'
+)
 
 
 def write_file(folder: Path, name: str, data: bytes) -> None:
@@ -72,12 +66,6 @@ def write_file(folder: Path, name: str, data: bytes) -> None:
     finally:
         os.close(descriptor)
     temporary.replace(folder / name)
-
-
-def move_file(folder: Path, name: str, to: str) -> None:
-    """Give a file another name, if it exists."""
-    with suppress(FileNotFoundError):
-        (folder / name).replace(folder / to)
 
 
 def remove_file(folder: Path, name: str) -> None:
@@ -139,125 +127,74 @@ def _open_lock_file(path: Path, *, needed: bool) -> int | None:
     return None
 
 
-def group_name(number: int) -> str:
-    return f".g{number:08d}"
-
-
-def once_name(key: str) -> str:
-    return f".o{hashlib.sha256(key.encode()).hexdigest()[:40]}"
-
-
-class RecordFile(msgspec.Struct, frozen=True, array_like=True):
-    """One record of a group: the name of its file, and the digest of its body."""
-
-    name: str
-    digest: str
-
-    def __post_init__(self) -> None:
-        _check_names((self.name,))
-
-
-class AppendedGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one append has added. `first` is the place of its first record, `once` its idempotency key."""
-
-    first: int
-    files: tuple[RecordFile, ...] = msgspec.field(default=(), name="sheets")
-    once: str | None = None
-
-
-class IdempotencyEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An idempotency key, and the count of the first time. It is valid if its group was committed."""
-
-    digest: bytes
-    group: int
-    count: int
-
-
-class HeadVersion(msgspec.Struct, frozen=True):
-    """The version of `.head`, which is read before anything else of it."""
-
-    v: int
-
-
-class HeadFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The content of `.head`.
-
-    `moves` and `drops` are files of a replacement that is committed. They may not have been moved yet.
-    """
-
-    v: int
-    workspace: str
-    conversation: str
-    groups: int = 0
-    count: int = 0
-    state: bytes = b""
-    moves: tuple[str, ...] = ()
-    drops: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        _check_names(self.moves + self.drops)
-
-    @property
-    def head(self) -> StoredHead:
-        return StoredHead(count=self.count, state=self.state)
-
-
-class PlannedFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `.begun`: the files that a replacement is about to write."""
-
-    names: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        _check_names(self.names)
-
-
-def _check_names(names: Sequence[str]) -> None:
-    """Files are read, moved and removed by these names, so they must be names of files of this folder."""
-    for name in names:
-        if not is_record_file(name) and not _GROUP_OR_KEY.fullmatch(name):
-            raise ValueError("it names something else than a record, a group or a key")
-
-
 def record_file_name(seq: int, body: bytes, at: datetime) -> str:
     """The name of a new file: `yyyyMMddTHHmmssfffZ_{seq}_{role}.json`."""
-    return _format_name(_format_time(at), seq, body)
+    return f"{_format_time(at)}_{seq:04d}_{_role_of(body)}.json"
 
 
 def rename_record_file(name: str, seq: int, body: bytes) -> str:
-    """The name of a file whose record gets another body: the time stays."""
+    """The name of the file that replaces another: a millisecond later, so that both can be there."""
     match = _NAME.fullmatch(name)
     if match is None:
         return name
-    return _format_name(match[1], seq, body)
+    at = datetime.strptime(f"{match[1][:-1]}000", "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
+    return record_file_name(seq, body, at + timedelta(milliseconds=1))
 
 
 def is_record_file(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def encode_body(body: bytes) -> bytes:
-    """A record as the content of its file."""
-    if _parse_object(body) is not None and not body.startswith(_WRAPPER_START):
+def place_of(name: str) -> int:
+    """The place of a record, from the name of its file."""
+    return int(name.split("_")[1])
+
+
+def list_record_files(folder: Path) -> set[str]:
+    """The names of all files of records; none if there is no such folder."""
+    try:
+        return {path.name for path in folder.iterdir() if is_record_file(path.name)}
+    except FileNotFoundError:
+        return set()
+
+
+def read_bytes(path: Path) -> bytes | None:
+    """The content of a file, or None if there is no such file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def encode_body(body: bytes, *, sealed: bool = False) -> bytes:
+    """A record as the content of its file; `sealed`: encryption wrote it."""
+    if sealed and len(body) >= SEALED_HEAD + NONCE + TAG:
+        text = SEALED_HEAD + NONCE
+        pieces = (body[:SEALED_HEAD], body[SEALED_HEAD:text], body[text:-TAG], body[-TAG:])
+        return _ENVELOPE % tuple(map(base64.b64encode, pieces))
+    if is_json_object(body) and not body.startswith((_WRAPPER_START, _ENVELOPE_START)):
         return body
     return _WRAPPER_START + base64.b64encode(body) + _WRAPPER_END
 
 
 def decode_body(content: bytes) -> bytes:
     """The record in the content of its file. A damaged file gives other bytes, which the digest shows."""
-    if not content.startswith(_WRAPPER_START):
+    envelope = _SEALED.fullmatch(content)
+    pieces: Sequence[bytes] = ()
+    if envelope is not None:
+        pieces = envelope.groups()
+    elif content.startswith(_WRAPPER_START):
+        pieces = [content[len(_WRAPPER_START) : -len(_WRAPPER_END)]]
+    else:
         return content
     try:
-        return base64.b64decode(content[len(_WRAPPER_START) : -len(_WRAPPER_END)], validate=True)
+        return b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
     except binascii.Error:
         return content
 
 
 def body_digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()[:32]
-
-
-def _format_name(time: str, seq: int, body: bytes) -> str:
-    return f"{time}_{seq:04d}_{_role_of(body)}.json"
 
 
 def _format_time(at: datetime) -> str:
@@ -272,7 +209,11 @@ def _role_of(body: bytes) -> str:
     match record:
         case {"segment": {"role": str(role)}} if role in _ROLES:
             return role
-    return SEALED
+    return NO_ROLE
+
+
+def is_json_object(body: bytes) -> bool:
+    return _parse_object(body) is not None
 
 
 def _parse_object(body: bytes) -> dict[str, Any] | None:

@@ -33,9 +33,8 @@ from anyio import CapacityLimiter, to_thread
 from lamina.errors import BadInput, Broken, Damaged, StoreError, advise_on_version
 from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
 from lamina.stores.checks import check_key, check_no_plain, check_where
-from lamina.stores.files.commits import append_group, replace_records
-from lamina.stores.files.conversation_folder import ConversationFolder
-from lamina.stores.files.disk import HEAD, HeadFile, check_locks, hold_lock, make_folder, write_file
+from lamina.stores.files.conversation import HEAD, ConversationFolder, HeadFile, find_intact_records
+from lamina.stores.files.disk import check_locks, hold_lock, make_folder, write_file
 from lamina.stores.port import (
     HEADER,
     RESERVED,
@@ -100,16 +99,16 @@ class FilesStore(CheckedStore):
 
     async def _append_group(self, group: NewGroup) -> StoredHead:
         where = group.where
-        write = partial(append_group, group=group, at=self._now())
+        at = self._now()
 
         def append() -> StoredHead:
             with self._lock_conversation(where, alone=True):
                 conversation = self._conversation(where)
                 if conversation.head_file is None:
                     with self._beginning(where):
-                        return write(conversation)
+                        return conversation.append_group(group, at)
                 self._check_key(where.workspace)
-                return write(conversation)
+                return conversation.append_group(group, at)
 
         return await self._run(append, writes=True)
 
@@ -137,7 +136,7 @@ class FilesStore(CheckedStore):
         def replace() -> StoredHead:
             self._check_key(where.workspace)
             with self._lock_conversation(where, alone=True):
-                return replace_records(self._conversation(where), replacement)
+                return self._conversation(where).replace_records(replacement)
 
         return await self._run(replace, writes=True)
 
@@ -261,7 +260,7 @@ class FilesStore(CheckedStore):
             head_file = self._conversation(where).head_file
         if head_file is None:
             return None
-        return head_file.count
+        return head_file.head.count
 
     def _delete_folders(self, where: Where) -> bool:
         """Delete a conversation and what is beside it. False if there was none."""
@@ -325,7 +324,7 @@ class FilesStore(CheckedStore):
             ) from damage
 
     def _intact_records(self, where: Where) -> Sequence[Record]:
-        return ConversationFolder(self._folder(where), where, headless=True).intact_records()
+        return find_intact_records(self._folder(where), where)
 
     def _lock_conversation(self, where: Where, *, alone: bool) -> AbstractContextManager[None]:
         return self._lock_folder(self._folder(where), alone=alone)
