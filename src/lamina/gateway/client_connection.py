@@ -174,14 +174,15 @@ class ClientCall:
     async def send_body(self, piece: bytes, *, is_last: bool = False) -> None:
         """Send a piece of the answer, as its head has announced it."""
         await self._connection.can_write.wait()
+        data = piece
         if not self._has_body:
             data = b""
         elif self._length is None:
-            data = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
+            if piece:
+                data = b"%x\r\n%b\r\n" % (len(piece), piece)
             if is_last:
                 data += b"0\r\n\r\n"
         else:
-            data = piece
             self._length -= len(piece)
             if self._length < 0 or (is_last and self._length):
                 raise ValueError("the answer is not as long as its head says")

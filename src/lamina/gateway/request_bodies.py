@@ -167,6 +167,8 @@ def _decode_whole(text: bytes, memory: TurnMemory) -> _BodyContent:
     scan = _scan_body(text)
     similar = memory.find_edited(scan.raw_turns)
     content = _decode_scan(scan, NO_TURNS, similar)
+    if 2 * content.new_bytes > len(text):  # another conversation that begins alike
+        similar = None
     seen = describe_request(
         text,
         scan.name,
@@ -201,8 +203,10 @@ def _decode_scan(scan: _BodyScan, repeated: DecodedTurns, similar: SeenRequest |
     new_bytes = 0
     for name, source in scan.fields.items():
         if name == scan.name:
-            known = similar.turns if similar is not None else NO_TURNS
-            decoded, new_bytes = _decode_turns(repeated, scan.raw_turns, known, name)
+            earlier = NO_TURNS
+            if similar is not None:
+                earlier = similar.turns
+            decoded, new_bytes = _decode_turns(repeated, scan.raw_turns, earlier, name)
             request[name] = list(decoded.values)
             continue
         text = bytes(source)
@@ -355,19 +359,19 @@ def _find_values(text: bytes, fields: Mapping[str, msgspec.Raw]) -> dict[str, in
 def _decode_turns(
     decoded: DecodedTurns,
     raw_turns: Sequence[bytes],
-    known: DecodedTurns,
+    earlier: DecodedTurns,
     name: str,
 ) -> tuple[DecodedTurns, int]:
-    """Decode messages and add them to the others. Also the bytes of those that are not `known`."""
+    """Decode messages and add them to the others. Also the bytes of those that no `earlier` request had."""
     index = len(decoded.sources)
     count = index + len(raw_turns)
     if count > limits.TURNS:
         raise Refusal(413, f"{name} has {count:,} items; the limit is {limits.TURNS:,}")
-    known_turns = dict(zip(known.sources, map(DecodedTurn, *known), strict=True))
+    earlier_turns = dict(zip(earlier.sources, map(DecodedTurn, *earlier), strict=True))
     new_turns: list[DecodedTurn] = []
     new_bytes = 0
     for source in raw_turns:
-        turn = known_turns.get(source)
+        turn = earlier_turns.get(source)
         if turn is None:
             new_bytes += len(source)
             turn = decode_value(source, f"{name}[{index}]")

@@ -22,8 +22,8 @@ Sixty agents with 100,000 tokens each fit in. Where they do not, every request i
 are held twice: by this memory and by the conversation. That takes more memory than a larger limit does.
 """
 
-REQUESTS = 1 << 10
-"""How many requests are remembered and compared with a new one, at most: a tenth of a millisecond."""
+REQUESTS = 1 << 9
+"""How many requests are remembered and compared with a new one, at most."""
 
 TURN_BYTES = 1 << 10
 """What a remembered message takes in memory besides its bytes: its objects, and its place here."""
