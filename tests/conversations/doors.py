@@ -1,4 +1,4 @@
-"""One script of events through both doors: a wrapped client, and a gateway, in front of the same model."""
+"""One script of events through all doors: a wrapped client, a gateway, a transport, before the same model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import anyio
+import httpx2
 import msgspec
 
 import lamina
-from lamina import Policy
+from lamina import Budget, Policy
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import WORKSPACE, ConversationState, list_conversations, read_record
 from lamina.dialects import Usage
@@ -262,6 +263,66 @@ def through_gateway(
         yield Client(partial(send_over_http, gateway.url, speech), api)
 
 
+class _Pieces(httpx2.SyncByteStream):
+    """A body in the pieces in which it comes, and maybe without its end."""
+
+    def __init__(self, pieces: list[str], *, broken: bool) -> None:
+        self._pieces = pieces
+        self._broken = broken
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from (piece.encode() for piece in self._pieces)
+        if self._broken:
+            raise httpx2.ReadError("the connection broke")
+
+
+@contextmanager
+def through_transport(
+    address: str, model: Model, *, speech: Speech = MESSAGES, **policy: Any
+) -> Iterator[Client]:
+    """The client of an SDK, whose HTTP client has the transport."""
+    api = Api(model, speech)
+
+    def answer(http_request: httpx2.Request) -> httpx2.Response:
+        request = json.loads(http_request.content)
+        reply = api.answer(request, http_request.headers.get(BETAS, ""))
+        if isinstance(reply, Refusal) and reply.status:
+            error = {"type": "invalid_request_error", "message": reply.text}
+            return httpx2.Response(reply.status, json={"type": "error", "error": error})
+        is_broken = isinstance(reply, Refusal)
+        media_type, pieces = "application/json", ['{"half"']
+        if request.get("stream") or "stream" in http_request.url.path:
+            media_type = MEDIA_TYPES.get(speech.dialect, "text/event-stream")
+            pieces = speech.stream(reply, request)
+        elif not isinstance(reply, Refusal):
+            pieces = [json.dumps(speech.write(reply))]
+        stream = _Pieces(pieces, broken=is_broken)
+        return httpx2.Response(200, headers={"content-type": media_type}, stream=stream)
+
+    def send(request: Json, *, read: int | None = None) -> Any:
+        try:
+            return _send(request, read)
+        except httpx2.TransportError as error:
+            raise Failed(None, str(error)) from error
+
+    def _send(request: Json, read: int | None) -> Any:
+        path, body = write_rest(speech, request)
+        with client.stream("POST", path, json=body) as response:
+            if read is not None:
+                pieces = response.iter_raw()
+                for _ in range(read):
+                    next(pieces)
+                return None
+            text = response.read().decode()
+        return read_answer(response.status_code, text, request)
+
+    policy = {"budget": Budget(window=64_000)} | policy
+    inner = httpx2.MockTransport(answer)
+    fitting = lamina.transport(inner, store=address, policy=Policy(**policy))
+    with httpx2.Client(transport=fitting, base_url="https://api.example") as client:
+        yield Client(send, api)
+
+
 def make_handler(api: Api) -> type[BaseHTTPRequestHandler]:
     """A server that says what the API says."""
 
@@ -299,11 +360,7 @@ def send_over_http(url: str, speech: Speech, request: Json, *, read: int | None 
     """Send a request to a gateway, and return its answer, or the events of it."""
     connection = HTTPConnection(urlsplit(url).netloc, timeout=30)
     try:
-        path, body = speech.path, request
-        if speech.is_gemini:
-            body = to_rest(request)
-            if request["stream"]:
-                path = path.replace("generateContent", "streamGenerateContent") + "?alt=sse"
+        path, body = write_rest(speech, request)
         connection.request("POST", path, json.dumps(body), HEADERS)
         answer = connection.getresponse()
         if read is not None:
@@ -314,8 +371,23 @@ def send_over_http(url: str, speech: Speech, request: Json, *, read: int | None 
         raise Failed(None, str(error)) from error
     finally:
         connection.close()
-    if answer.status != HTTPStatus.OK:
-        raise Failed(answer.status, text)
+    return read_answer(answer.status, text, request)
+
+
+def write_rest(speech: Speech, request: Json) -> tuple[str, Json]:
+    """The path and the body of a request."""
+    if not speech.is_gemini:
+        return speech.path, request
+    path = speech.path
+    if request["stream"]:
+        path = path.replace("generateContent", "streamGenerateContent") + "?alt=sse"
+    return path, to_rest(request)
+
+
+def read_answer(status: int, text: str, request: Json) -> Any:
+    """What came: an answer, or the events of a stream."""
+    if status != HTTPStatus.OK:
+        raise Failed(status, text)
     if not request.get("stream"):
         return json.loads(text)
     events = read_events(text)
@@ -326,7 +398,7 @@ def send_over_http(url: str, speech: Speech, request: Json, *, read: int | None 
 
 HEADERS = {"content-type": "application/json"}
 MEDIA_TYPES = {"ollama": "application/x-ndjson"}
-DOORS = {"wrap": through_wrap, "gateway": through_gateway}
+DOORS = {"wrap": through_wrap, "gateway": through_gateway, "transport": through_transport}
 
 
 class Kept(NamedTuple):

@@ -1,4 +1,4 @@
-"""One script of events through both doors: what is sent, the ledger and the record are the same."""
+"""One script of events through all doors: what is sent, the ledger and the record are the same."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ POLICY: dict[str, Any] = {
 Story = Callable[[Client], Any]
 
 
-def tell_both(folder: Path, story: Story, make_model: Callable[[], Model], **policy: Any) -> list[Json]:
-    """What is stored after a story, which must be the same at both doors, as what was sent must be."""
+def tell_all(folder: Path, story: Story, make_model: Callable[[], Model], **policy: Any) -> list[Json]:
+    """What is stored after a story, which must be the same at all doors, as what was sent must be."""
     outcomes: list[tuple[list[Any], list[Json]]] = []
     for door, through in DOORS.items():
         address = str(folder / f"{door}.db")
         with through(address, make_model(), **POLICY | policy) as client:
             story(client)
         outcomes.append((client.api.sent, describe_kept(address)))
-    (wrap_sent, wrap_kept), (gateway_sent, gateway_kept) = outcomes
-    assert wrap_sent == gateway_sent
-    assert wrap_kept == gateway_kept
-    return wrap_kept
+    first = outcomes[0]
+    for outcome in outcomes[1:]:
+        assert outcome == first
+    return first[1]
 
 
 def answer_always() -> Model:
@@ -82,15 +82,13 @@ def grow(client: Client, *, steps: int = 10, read: int | None = None, **fields: 
 @pytest.mark.parametrize("keep", ["all", "lowered"])
 def test_a_stream_is_recorded_with_what_it_took(tmp_path: Path, keep: str) -> None:
     """Anthropic reports that when it begins and before it ends: its last event says nothing."""
-    [kept] = tell_both(tmp_path, lambda client: grow(client, stream=True), answer_always, keep=keep)
+    [kept] = tell_all(tmp_path, lambda client: grow(client, stream=True), answer_always, keep=keep)
     assert kept["requests"] == 10
     assert all(call["answered"][3].input == 100 for call in kept["calls"])
 
 
 def test_a_stream_that_breaks_off_is_recorded_as_far_as_it_came(tmp_path: Path) -> None:
-    [kept] = tell_both(
-        tmp_path, lambda client: grow(client, stream=True), lambda: fail_each_third(Refusal(0))
-    )
+    [kept] = tell_all(tmp_path, lambda client: grow(client, stream=True), lambda: fail_each_third(Refusal(0)))
     broken = [call["answered"] for call in kept["calls"][1::3]]
     assert [(status, has_error) for status, has_error, *_ in broken] == [(200, True)] * 3
     assert all(call["answered"][3].input == 100 for call in kept["calls"])
@@ -116,7 +114,7 @@ def test_what_was_refused_as_too_long_is_cut_from_what_a_model_has_seen(
     tmp_path: Path, window: int, keep: str, *, names_limit: bool
 ) -> None:
     """With the smaller window the refused request was cut itself. No model has seen that cut."""
-    [kept] = tell_both(
+    [kept] = tell_all(
         tmp_path,
         grow,
         lambda: limited_to(2_500, names_limit=names_limit),
@@ -141,7 +139,7 @@ def test_both_doors_mend_what_is_refused_for_several_reasons(tmp_path: Path) -> 
 
         return answer
 
-    [kept] = tell_both(
+    [kept] = tell_all(
         tmp_path,
         lambda client: grow(client, model="claude-opus-5-5"),
         make_model,
@@ -382,10 +380,13 @@ def live(door: str, events: Sequence[Event], speech: Speech, **policy: Any) -> L
     policy=POLICIES[1],
 )
 @given(events=EVENTS, speech=st.sampled_from(SPEECHES), policy=st.sampled_from(POLICIES))
-def test_whatever_a_client_does_both_doors_do_the_same(
+def test_whatever_a_client_does_all_doors_do_the_same(
     events: list[Event], speech: Speech, policy: Json
 ) -> None:
-    wrap, gateway = (live(door, events, speech, **policy) for door in DOORS)
+    wrap, gateway, transport = (live(door, events, speech, **policy) for door in DOORS)
+    assert transport.sent == gateway.sent
+    assert transport.seen == gateway.seen
+    assert transport.kept == gateway.kept
     assert wrap.sent == gateway.sent
     assert wrap.seen == gateway.seen
     assert "recalled-" not in json.dumps(wrap.seen)
