@@ -379,6 +379,12 @@ def live(door: str, events: Sequence[Event], speech: Speech, **policy: Any) -> L
     speech=RESPONSES,
     policy=POLICIES[1],
 )
+@example(
+    # The second round is refused when the client has the beginning of a stream that cannot say so.
+    events=[Event("fail", 13, stream=True)],
+    speech=SPEECHES[-1],
+    policy=POLICIES[0],
+)
 @given(events=EVENTS, speech=st.sampled_from(SPEECHES), policy=st.sampled_from(POLICIES))
 def test_whatever_a_client_does_all_doors_do_the_same(
     events: list[Event], speech: Speech, policy: Json

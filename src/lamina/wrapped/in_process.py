@@ -47,7 +47,7 @@ from lamina.relay.exchange import Exchange, write_refusal
 from lamina.relay.identity import read_header_identity
 from lamina.relay.journal import NoJournal
 from lamina.relay.observers import NoMetrics
-from lamina.relay.refusals import Refusal
+from lamina.relay.refusals import BrokenOff, Refusal
 from lamina.relay.relay import Door, Relay
 from lamina.relay.routes import RouteMatch
 from lamina.relay.security import Headers, Visitor
@@ -90,6 +90,10 @@ class RecentStore(MemoryStore):
             oldest, _ = self._order.popitem(last=False)
             await self._delete(oldest)
         return head
+
+
+class BrokenAnswer(Exception):
+    """An answer that has begun will not come to its end. The client's HTTP module has an error for it."""
 
 
 class Sending(NamedTuple):
@@ -453,9 +457,14 @@ class InProcessRelay:
             relay.saver.forget_pending()
 
     async def _refuse(self, writer: AnswerWriter, refusal: Refusal, dialect: str) -> None:
-        """Answer with lamina's own error, which no SDK tries again."""
+        """Answer with lamina's own error, which no SDK tries again.
+
+        A stream that has begun cannot always say that it is broken. Then it breaks for the client, too.
+        """
         if refusal.error is not None:
             refusal = Refusal(refusal.status, str(refusal.error), code=refusal.code)
+        if writer.started and (isinstance(refusal, BrokenOff) or not writer.takes_events):
+            raise BrokenAnswer(refusal.message)
         await write_refusal(writer, refusal, dialect)
 
     def _make_relay(self) -> Relay:
@@ -517,7 +526,11 @@ class _RelayThread:
     def __init__(self) -> None:
         self.process = os.getpid()
         self.loop = asyncio.new_event_loop()
-        Thread(target=self.loop.run_forever, name="lamina", daemon=True).start()
+        Thread(target=self._serve, name="lamina", daemon=True).start()
+
+    def _serve(self) -> None:
+        # One task that never ends: anyio stops its worker threads with the outermost task that used them.
+        self.loop.run_until_complete(self.loop.create_future())
 
 
 _starting = Lock()

@@ -23,7 +23,15 @@ from lamina.errors import BadInput
 from lamina.fitting.policy import Policy, choose_policy
 from lamina.relay.routes import RouteMatch, match_route
 from lamina.stores.port import Store
-from lamina.wrapped.in_process import CallOutcome, InProcessRelay, ProcessCall, Received, Sending, Step
+from lamina.wrapped.in_process import (
+    BrokenAnswer,
+    CallOutcome,
+    InProcessRelay,
+    ProcessCall,
+    Received,
+    Sending,
+    Step,
+)
 
 _OWN = b"x-lamina-"
 _BETAS = b"anthropic-beta"
@@ -188,6 +196,7 @@ class _Driver:
         self._request = request
         self._response: Any = None
         self._pieces: Any = None
+        self._error: Exception | None = None
         self._task: Any = None
         self._tail = b""
         self._has_ended = False
@@ -248,6 +257,11 @@ class _Driver:
                     headers = [*headers, (name, value)]
         return self._http.module.Response(status, headers=headers, stream=stream, extensions=extensions)
 
+    def _describe_error(self, error: BaseException) -> BaseException:
+        if isinstance(error, BrokenAnswer):
+            return self._http.module.RemoteProtocolError(str(error))  # type: ignore[no-any-return]
+        return error
+
     def _note_piece(self, piece: bytes) -> None:
         self._tail = (self._tail + piece)[-len(_LAST_EVENT) :]
 
@@ -301,13 +315,19 @@ class _SyncDriver(_Driver):
         self._close_response()
         response = self._inner.handle_request(self._make_request(sending))
         self._response = response
+        self._pieces = iter(response.stream)
         if _is_stream(response):
-            self._pieces = iter(response.stream)
             return self._receive(response, None)
-        return self._receive(response, b"".join(response.stream))
+        try:
+            return self._receive(response, b"".join(self._pieces))
+        except Exception as error:  # noqa: BLE001 - raised when the relay reads on, which has the head now
+            self._error = error
+            return self._receive(response, None)
 
     def read(self) -> bytes:
         """The next piece of its answer."""
+        if self._error is not None:
+            raise self._error
         return next((piece for piece in self._pieces if piece), b"")
 
     def _advance(self) -> Step:
@@ -319,7 +339,7 @@ class _SyncDriver(_Driver):
                     self._has_ended = True
                     self._close_response()
                 if step.error is not None:
-                    raise step.error
+                    raise self._describe_error(step.error)
                 return step
             try:
                 outcome = step.action(*step.arguments)
@@ -381,13 +401,19 @@ class _AsyncDriver(_Driver):
         await self._close_response()
         response = await self._inner.handle_async_request(self._make_request(sending))
         self._response = response
+        self._pieces = aiter(response.stream)
         if _is_stream(response):
-            self._pieces = aiter(response.stream)
             return self._receive(response, None)
-        return self._receive(response, b"".join([piece async for piece in response.stream]))
+        try:
+            return self._receive(response, b"".join([piece async for piece in self._pieces]))
+        except Exception as error:  # noqa: BLE001 - raised when the relay reads on, which has the head now
+            self._error = error
+            return self._receive(response, None)
 
     async def read(self) -> bytes:
         """The next piece of its answer."""
+        if self._error is not None:
+            raise self._error
         async for piece in self._pieces:
             if piece:
                 return piece  # type: ignore[no-any-return]
@@ -402,7 +428,7 @@ class _AsyncDriver(_Driver):
                     self._has_ended = True
                     await self._close_response()
                 if step.error is not None:
-                    raise step.error
+                    raise self._describe_error(step.error)
                 return step
             try:
                 outcome = await step.action(*step.arguments)
