@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import subprocess
 import sys
@@ -47,12 +48,12 @@ class Client:
     def __init__(self, http: Any, *, is_async: bool, answer: Answer | None = None, **options: Any) -> None:
         self.sent: list[Any] = []
         self._is_async = is_async
-        self._http = http
+        self._module = http
         self._answer = answer or (lambda _: http.Response(200, json=completion("Part of the story. " * 60)))
         inner = http.MockTransport(self._note_later if is_async else self._note)
         kind = http.AsyncClient if is_async else http.Client
         options = {"policy": POLICY} | options
-        self._client = kind(transport=lamina.transport(inner, **options), base_url="https://api.example")
+        self.http = kind(transport=lamina.transport(inner, **options), base_url="https://api.example")
 
     def _note(self, request: Any) -> Any:
         self.sent.append(request)
@@ -64,10 +65,10 @@ class Client:
     def talk(self, *bodies: Any, path: str = "/v1/chat/completions", **headers: str) -> list[Any]:
         """The answers to these requests, one after the other."""
         if not self._is_async:
-            return [self._client.post(path, json=body, headers=headers) for body in bodies]
+            return [self.http.post(path, json=body, headers=headers) for body in bodies]
 
         async def talk() -> list[Any]:
-            return [await self._client.post(path, json=body, headers=headers) for body in bodies]
+            return [await self.http.post(path, json=body, headers=headers) for body in bodies]
 
         return asyncio.run(talk())
 
@@ -113,7 +114,7 @@ def test_sync_and_async_clients_of_the_same_story_send_the_same_bytes(http: Any)
 def test_a_request_that_cannot_fit_is_the_sdks_own_error_and_is_tried_once(*, is_async: bool) -> None:
     client = Client(httpx2, is_async=is_async)
     kind: Any = openai.AsyncOpenAI if is_async else openai.OpenAI
-    sdk = kind(api_key="none", http_client=client._client)  # noqa: SLF001
+    sdk = kind(api_key="none", http_client=client.http)
     request = {"model": "gpt-4o", "messages": [{"role": "user", "content": "x" * 90_000}]}
 
     async def ask() -> None:
@@ -241,6 +242,38 @@ def test_a_stream_that_is_left_early_ends_its_request(*, is_async: bool) -> None
 
         asyncio.run(leave())
     assert len(served.requests) == 2
+
+
+def test_one_transport_serves_a_sync_and_an_async_client() -> None:
+    """Haystack makes both with the same arguments."""
+    transport = lamina.transport(policy=POLICY)
+    request = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hello"}]}
+
+    async def ask_later(url: str) -> str:
+        async with httpx2.AsyncClient(transport=transport) as client:
+            return (await client.post(f"{url}/chat/completions", json=request)).text
+
+    with scripted_api(lambda _: ["Fine."]) as served:
+        with httpx2.Client(transport=transport) as client:
+            assert "Fine." in client.post(f"{served.url}/chat/completions", json=request).text
+        assert "Fine." in asyncio.run(ask_later(served.url))
+
+
+def test_a_response_that_nobody_holds_ends_its_call() -> None:
+    events = b'data: {"choices": []}\n\n' * 3
+    client = Client(
+        httpx2,
+        is_async=False,
+        answer=lambda _: httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=events),
+    ).http
+    request = client.build_request("POST", "/v1/chat/completions", json=next(story(1)) | {"stream": True})
+    response = client.send(request, stream=True)
+    body = response.stream._stream  # noqa: SLF001 - httpx has one of its own around it
+    task = body._driver._task  # noqa: SLF001
+    assert not task.done()
+    del response, body
+    gc.collect()
+    assert task.cancelled()
 
 
 def test_what_is_no_transport_is_refused() -> None:

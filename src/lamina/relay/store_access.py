@@ -100,6 +100,10 @@ class GatewayStore:
     def keeps_nothing(self) -> bool:
         return self._settings.policy.keep == "nothing"
 
+    @property
+    def is_open(self) -> bool:
+        return self._store is not None
+
     async def open(self) -> None:
         """Open the store. Raises what is wrong with its address or its key."""
         async with self._opening:

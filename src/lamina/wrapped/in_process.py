@@ -14,10 +14,11 @@ loop of a client. Everything that the client's own transport does happens where 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import asynccontextmanager
 from functools import partial
 from os import PathLike, fspath
@@ -25,7 +26,7 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet, finalize
 
 import msgspec
 
@@ -377,14 +378,24 @@ class InProcessRelay:
             retry_seconds=0.0,
             inspect=False,
         )
-        self._store = GatewayStore(settings, partial(_open_given, store, key))
         self._settings = settings
+        self._open_store = partial(_open_given, store, key)
+        self._begin_process()
         self._door = Door(name, shares_store=self._has_store, is_strict=True)
-        self._relay: Relay | None = None
         self._upstreams: dict[tuple[str, str], Upstream] = {}
+
+    def _begin_process(self) -> None:
+        """Begin without a relay. A forked process has no thread of its parent, and opens the store again."""
+        self._process = os.getpid()
+        self._relay: Relay | None = None
+        self._store = GatewayStore(self._settings, self._open_store)
+        finalize(self, close_later, self._store).atexit = False
+        _stores.add(self._store)
 
     def start(self, call: ProcessCall) -> Future[None]:
         """Begin a call. Its driver gets the steps."""
+        if self._process != os.getpid():
+            self._begin_process()
         return run_in_relay(self._run(call))
 
     def begin_with(self, name: str, ledger: Ledger) -> None:
@@ -530,9 +541,16 @@ class _RelayThread:
 
     def _serve(self) -> None:
         # One task that never ends: anyio stops its worker threads with the outermost task that used them.
-        self.loop.run_until_complete(self.loop.create_future())
+        self.loop.run_until_complete(self._stay())
+
+    async def _stay(self) -> None:
+        await self.loop.create_future()
 
 
+_AT_THE_END = 10
+"""Seconds that a program waits at its end until a store is closed."""
+
+_stores: WeakSet[GatewayStore] = WeakSet()
 _starting = Lock()
 _thread: _RelayThread | None = None
 
@@ -544,3 +562,16 @@ def run_in_relay(work: Coroutine[Any, Any, Any]) -> Future[Any]:
         if _thread is None or _thread.process != os.getpid():
             _thread = _RelayThread()
     return asyncio.run_coroutine_threadsafe(work, _thread.loop)
+
+
+def close_later(store: GatewayStore) -> None:
+    """Close a store whose client is gone. Any thread may say so, also while it collects garbage."""
+    if _thread is not None and _thread.process == os.getpid() and store.is_open:
+        run_in_relay(store.close())
+
+
+@atexit.register
+def _close_stores() -> None:
+    """Close what is open, and wait for it."""
+    closing = [run_in_relay(store.close()) for store in list(_stores) if store.is_open]
+    wait(closing, timeout=_AT_THE_END)

@@ -78,29 +78,37 @@ class FittingTransport:
 
     def __init__(self, inner: Any, relay: InProcessRelay) -> None:
         self._inner = inner
+        self._sync_default: Any = None
+        self._async_default: Any = None
         self._relay = relay
 
     def handle_request(self, request: Any) -> Any:
         """Answer a request of a sync client."""
-        inner = self._find_inner(_HttpModule.of(request).module.HTTPTransport)
+        inner = self._inner or self._sync_default
+        if inner is None:
+            inner = self._sync_default = _HttpModule.of(request).module.HTTPTransport()
         return answer_request(self._relay, inner, request, CallOutcome())
 
     async def handle_async_request(self, request: Any) -> Any:
         """Answer a request of an async client."""
-        inner = self._find_inner(_HttpModule.of(request).module.AsyncHTTPTransport)
+        inner = self._inner or self._async_default
+        if inner is None:
+            inner = self._async_default = _HttpModule.of(request).module.AsyncHTTPTransport()
         return await answer_async_request(self._relay, inner, request, CallOutcome())
 
     def close(self) -> None:
         """Close the store, and the transport behind this one."""
         self._relay.close()
-        if self._inner is not None:
-            self._inner.close()
+        inner = self._inner or self._sync_default
+        if inner is not None:
+            inner.close()
 
     async def aclose(self) -> None:
         """Close the store, and the transport behind this one."""
         await asyncio.to_thread(self._relay.close)
-        if self._inner is not None:
-            await self._inner.aclose()
+        inner = self._inner or self._async_default
+        if inner is not None:
+            await inner.aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -113,11 +121,6 @@ class FittingTransport:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-    def _find_inner(self, make: Callable[[], Any]) -> Any:
-        if self._inner is None:
-            self._inner = make()
-        return self._inner
 
 
 def answer_request(relay: InProcessRelay, inner: Any, request: Any, outcome: CallOutcome) -> Any:
@@ -174,6 +177,9 @@ def _describe_module(name: str) -> _HttpModule:
         def close(self) -> None:
             self._driver.close()
 
+        def __del__(self) -> None:
+            self._driver.abandon()
+
     class AsyncBody(module.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, driver: _AsyncDriver) -> None:
             self._driver = driver
@@ -183,6 +189,9 @@ def _describe_module(name: str) -> _HttpModule:
 
         async def aclose(self) -> None:
             await self._driver.close()
+
+        def __del__(self) -> None:
+            self._driver.abandon()
 
     return _HttpModule(module, SyncBody, AsyncBody)
 
@@ -218,6 +227,12 @@ class _Driver:
             outcome=outcome,
         )
         self._task = relay.start(call)
+
+    def abandon(self) -> None:
+        """Nobody holds the response any more, and nobody has closed it."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._task.cancel()
 
     def _make_request(self, sending: Sending) -> Any:
         """The request as it leaves: the client's own, with another body if it was changed."""
