@@ -1,4 +1,4 @@
-"""Source system 004: project files around the first message (S4-73 to S4-77)."""
+"""Source system 004: project files around the first message (S4-73 and S4-74)."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def test_s4_74_each_kind_has_its_tag(kind: str, opening: str) -> None:
     assert f"the content\n</{kind}>" in text
 
 
-def test_s4_75_the_first_message_carries_everything_after_its_text() -> None:
+def test_s4_74_the_first_message_carries_everything_after_its_text() -> None:
     text = sent(user("Hello agent"), *LOCAL, *PROJECT, layout=AFTER)
     assert text.startswith("Hello agent")
     order = [text.index(word) for word in ("Machine: test", "- deploy", "<agents_md>", "<apps_md>")]
     assert order == sorted(order)
 
 
-def test_s4_77_context_stands_before_the_text() -> None:
+def test_s4_74_context_stands_before_the_text() -> None:
     text = sent(*PROJECT, user("Deploy it"))
     assert text.startswith("<agents_md>")
     assert text.endswith("Deploy it")
 
 
-def test_s4_77_with_a_blank_prompt_the_context_stands_alone() -> None:
+def test_s4_74_with_a_blank_prompt_the_context_stands_alone() -> None:
     assert sent(*PROJECT, user("   ")) == sent(*PROJECT)
