@@ -409,7 +409,7 @@ async def test_the_tail_is_the_last_segments_whatever_else_the_log_holds() -> No
 
 def test_every_name_in_a_signature_of_a_session_can_be_imported_from_its_room() -> None:
     exported = {*lamina.__all__, *sessions.__all__, "PathLike", "Iterable", "Sequence", "Mapping", "Literal"}
-    exported |= {"Any", "None", "OpeningSession", "Answer", "Results", "Fork", "Manifest", "ToolCall"}
+    exported |= {"Any", "None", "AsyncIterator", "Answer", "Results", "Fork", "Manifest", "ToolCall"}
     unknown: dict[str, set[str]] = {}
     for name in ("open", "ask", "set_history", "tail", "report", "dialogue", "recall", "limit"):
         annotations = " ".join(map(str, getattr(Session, name).__annotations__.values()))

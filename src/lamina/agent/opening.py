@@ -15,14 +15,12 @@ import msgspec
 from lamina.agent.actions import Action
 from lamina.agent.loop import Agent
 from lamina.agent.profiles import CITING, EXPLORER, THINKING, guidelines
-from lamina.context.port import Source
 from lamina.core.values import RequestHead
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy, choose_policy
-from lamina.sessions import Persona, RuntimeOptions, Session, SetupOptions
+from lamina.sessions import Persona, Session, SetupOptions
 from lamina.sessions.system_sections import UsualPersona, Words
-from lamina.settings import Settings
 from lamina.stores.port import Store
 
 
@@ -34,16 +32,12 @@ async def open_for(
     /,
     *,
     policy: Policy | None = None,
-    workspace: str | None = None,
-    key: Any = None,
     model: str | None = None,
     system: str = "",
     persona: Persona | Words | None = None,
-    sources: Sequence[Source] = (),
     root: str | PathLike[str] | None = None,
     setup: SetupOptions | None = None,
-    runtime: RuntimeOptions | None = None,
-    settings: Settings | None = None,
+    **more: Any,
 ) -> AsyncIterator[Session]:
     """Open a session in the dialect of the agent's client. The arguments are those of `Session.open`.
 
@@ -53,38 +47,36 @@ async def open_for(
     persona and model, and its name is kept with the conversation. Paths are attached from the agent's folder.
     """
     profile = agent.profile
-    setup = _with_name(setup or SetupOptions(), profile.name)
+    setup = setup or SetupOptions()
+    if profile.name:
+        setup = msgspec.structs.replace(setup, agent={**(setup.agent or {}), "name": profile.name})
+    policy = choose_policy(policy, place="open_for")
+    recall = policy.recall_mode("tool")
+    own_actions = agent.actions
+    if agent.plan:  # the plan runs them, and the model calls none
+        own_actions = ()
+    contract = [system, guidelines(own_actions, recall=recall == "tool")]
+    if agent.cites:
+        contract.append(CITING)
+    if profile.thinking:
+        contract.append(THINKING)
     own_persona: Persona | Words | UsualPersona | None = persona
     if persona is None:
         own_persona = profile.persona or UsualPersona(EXPLORER)
     if root is None:
         root = agent.workspace
-    policy = choose_policy(policy, place="open_for")
-    has_recall = policy.recall_mode("tool") == "tool"
-    own_actions = agent.actions
-    if agent.plan:  # the plan runs them, and the model calls none
-        own_actions = ()
-    contract = [system, guidelines(own_actions, recall=has_recall)]
-    if agent.cites:
-        contract.append(CITING)
-    if profile.thinking:
-        contract.append(THINKING)
     async with Session.open(
         store,
         conversation,
-        policy=msgspec.structs.replace(policy, recall=policy.recall_mode("tool")),
-        workspace=workspace,
-        key=key,
+        policy=msgspec.structs.replace(policy, recall=recall),
         model=model or profile.model or None,
         system="\n\n".join(filter(None, contract)) or None,
         persona=own_persona,
-        sources=sources,
         root=root,
         setup=msgspec.structs.replace(
             setup, dialect=agent.client.dialect, head=_add_tools(setup.head, own_actions)
         ),
-        runtime=runtime,
-        settings=settings,
+        **more,
     ) as session:
         yield session
 
@@ -97,10 +89,3 @@ def _add_tools(head: PlainHead | RequestHead | None, actions: Sequence[Action]) 
     plain_head = head or PlainHead()
     tools = tuple(action.tool for action in actions)
     return msgspec.structs.replace(plain_head, tools=plain_head.tools + tools)
-
-
-def _with_name(setup: SetupOptions, name: str) -> SetupOptions:
-    """The setup with the name of the agent among what the application keeps."""
-    if not name:
-        return setup
-    return msgspec.structs.replace(setup, agent={**(setup.agent or {}), "name": name})

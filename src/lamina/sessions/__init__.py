@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from lamina.sessions.answers import Recorded
     from lamina.sessions.attachments import Attachable, Mentioned, files_mentioned
     from lamina.sessions.reports import Metrics, TurnReport
-    from lamina.sessions.request_builder import RuntimeOptions
     from lamina.sessions.search import open_search
     from lamina.sessions.session import Session
-    from lamina.sessions.setup import Setup, SetupOptions
-    from lamina.sessions.stored_options import Template
+    from lamina.sessions.setup import RuntimeOptions, Setup, SetupOptions, Template
     from lamina.sessions.system_sections import Persona, Stored, UsualPersona, Words
     from lamina.sessions.turns import Utterance
     from lamina.settings import Settings
@@ -68,11 +66,9 @@ if not TYPE_CHECKING:
             "lamina.sessions.answers": "Recorded",
             "lamina.sessions.attachments": "Attachable Mentioned files_mentioned",
             "lamina.sessions.reports": "Metrics TurnReport",
-            "lamina.sessions.request_builder": "RuntimeOptions",
             "lamina.sessions.search": "open_search",
             "lamina.sessions.session": "Session",
-            "lamina.sessions.setup": "Setup SetupOptions",
-            "lamina.sessions.stored_options": "Template",
+            "lamina.sessions.setup": "RuntimeOptions Setup SetupOptions Template",
             "lamina.sessions.system_sections": "Persona Stored UsualPersona Words",
             "lamina.sessions.turns": "Utterance",
             "lamina.settings": "Settings",

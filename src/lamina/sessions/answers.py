@@ -25,12 +25,10 @@ from lamina.dialects.json_values import decode_arguments
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, LaminaError
-from lamina.fitting.own_tools import ToolSituation, answer_call, find_own_tool
 from lamina.fitting.recalls import RECALL, answer_recall
 from lamina.segments import assistant, note, result, segment
 from lamina.sessions.records import read_records
 from lamina.sessions.request_builder import RequestBuilder
-from lamina.sessions.setup import find_own_tools
 from lamina.sessions.stored_conversation import StoredConversation
 from lamina.sessions.turns import take_call
 from lamina.stores.port import Where
@@ -147,21 +145,18 @@ def _result_of(segment: Segment) -> ToolResult:
 
 def is_own_call(call: ToolCall, builder: RequestBuilder) -> bool:
     """Whether the session itself answers this call."""
-    return find_own_tool(find_own_tools(builder.setup), call.name) is not None
+    return builder.setup.recall and call.name == RECALL.name
 
 
 async def answer_own_calls(
-    calls: Iterable[ToolCall], builder: RequestBuilder, stored: StoredConversation, situation: ToolSituation
+    calls: Iterable[ToolCall], builder: RequestBuilder, stored: StoredConversation
 ) -> list[Segment]:
     """The results of those calls that the session answers."""
-    own_tools = find_own_tools(builder.setup)
     results: list[Segment] = []
-    if not own_tools:
-        return results
     for call in calls:
-        answer = await answer_child_recall(call, stored) or answer_call(own_tools, call, situation)
-        if answer is not None:
-            results.append(answer)
+        if is_own_call(call, builder):
+            answer = await answer_child_recall(call, stored)
+            results.append(answer or answer_recall(stored.live.log, call, ledger=stored.state.ledger))
     return results
 
 

@@ -23,7 +23,8 @@ from lamina.diagnose.compared import weigh_request
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
 from lamina.dialects.json_values import list_or_empty
-from lamina.sessions.request_builder import BuiltRequest, Timer
+from lamina.sessions.request_builder import BuiltRequest
+from lamina.sessions.setup import Timer
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):

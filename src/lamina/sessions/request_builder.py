@@ -9,11 +9,9 @@ report, and nothing more has to be stored. The hashes in the ledger show whether
 
 from __future__ import annotations
 
-import time
 from collections import Counter as Tally
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,74 +37,53 @@ from lamina.fitting.markers import place_markers
 from lamina.fitting.names import name_segments
 from lamina.fitting.policy import Policy
 from lamina.fitting.server_reports import add_server_help, with_headers
-from lamina.sessions.attachments import Mentioned
-from lamina.sessions.redaction import Redact, redact_segments
-from lamina.sessions.setup import Setup, budget_for, defer_head_tools, dialect_for, head_for, options_in
+from lamina.sessions.redaction import redact_segments
+from lamina.sessions.setup import (
+    RuntimeOptions,
+    Setup,
+    StoredOptions,
+    Template,
+    budget_for,
+    dialect_for,
+    head_for,
+    list_arguments,
+    options_for,
+)
 from lamina.sessions.stored_conversation import SessionState
-from lamina.sessions.stored_options import StoredOptions, Template, refuse_missing
+from lamina.sessions.system_sections import SystemText
 from lamina.summaries import Terms
 from lamina.telemetry import active
 
-Clock = Callable[[], datetime]
 
-Timer = Callable[[], float]
-"""Gives seconds, to measure how long something takes."""
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session was opened with and keeps while it is open, whatever its setup is by then.
 
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What few applications need, and give anew each time they open a session.
-
-    What is data is stored, and used again if it is not given: the wording of `options`, and a `template` that
-    is a text. Of functions that change what is sent the names are stored. Without them the conversation takes
-    no new turn, unless `forgo` names them.
-
-    `context` are more sections of the system text. `redact` sees every text before it is stored or sent, and
-    `template` puts a prompt into its words. `mentioned` finds what messages of an imported page refer to,
-    before the first request; by default it looks among the files below the session's `root`.
-    `clock` gives the time of each segment; with None they have none. `timer` measures how long things take.
+    Attached paths may not leave `root`.
     """
 
-    context: Sequence[Segment] = ()
-    redact: Redact | None = None
-    template: Template | None = None
-    mentioned: Mentioned | None = None
-    clock: Clock | None = utc_now
-    timer: Timer = time.perf_counter
-    forgo: Sequence[str] = ()
-
-
-class SessionInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a session finds what it adds to the conversation.
-
-    `sections` are those of the system text. `read_sections` reads them again, if a part of them comes from a
-    function, which each turn does once. Attached paths may not leave `root`.
-    """
-
-    sections: tuple[Segment, ...] = ()
-    read_sections: Callable[[], Awaitable[tuple[Segment, ...]]] | None = None
+    workspace: str
+    policy: Policy
+    runtime: RuntimeOptions
+    system_text: SystemText
     sources: tuple[Source, ...] = ()
     root: Path | None = None
 
 
 class RequestBuilder:
-    """Everything that a build of one conversation needs except its log and state."""
+    """Everything that a build of one conversation needs except its log and state.
 
-    def __init__(
-        self, setup: Setup, policy: Policy, runtime: RuntimeOptions, inputs: SessionInputs, workspace: str
-    ) -> None:
+    `sections` are those of the system text, as they were read last.
+    """
+
+    def __init__(self, setup: Setup, around: Surroundings, sections: tuple[Segment, ...]) -> None:
         self.setup = setup
-        self.policy = policy
-        self.runtime = runtime
-        self.inputs = inputs
-        self.workspace = workspace
+        self.around = around
+        self.sections = sections
         self._stored_options = setup.stored_options or StoredOptions()
+        policy = around.policy
         self.dialect = dialect_for(setup)
-        own_head = head_for(setup, self.dialect)
-        self.head = defer_head_tools(own_head.head, setup, self.dialect, policy)
+        own_head = head_for(setup, self.dialect, policy)
+        self.head = own_head.head
         self.unsupported = own_head.left
         self.budget = budget_for(setup, policy, self.dialect, self.head)
         own_policy = msgspec.structs.replace(policy, budget=setup.budget)
@@ -116,7 +93,7 @@ class RequestBuilder:
         self.breakpoints = policy.breakpoints
         if self.breakpoints == "auto":
             self.breakpoints = "plan"  # a session writes its requests itself: they bring no markers
-        self.options = options_in(setup, policy, self.dialect, self.head, salt=workspace)
+        self.options = options_for(setup, policy, self.dialect, self.head, salt=around.workspace)
         self.relevance: Relevance | None = None
         if isinstance(self.options.order, Relevance):
             self.relevance = self.options.order
@@ -132,20 +109,21 @@ class RequestBuilder:
 
     def refuse_missing(self) -> None:
         """Raise BadInput if the conversation had functions that it was opened without."""
-        if not self._stored_options.functions:
-            return
-        refuse_missing(
-            self._stored_options,
-            policy=self.policy,
-            template=self.runtime.template,
-            redact=self.runtime.redact,
-        )
+        arguments = list_arguments(self.around.policy, self.around.runtime)
+        missing = tuple(name for name in self._stored_options.functions if name not in arguments)
+        if missing:
+            raise BadInput(
+                f"it was opened without functions that it had: {', '.join(missing)}",
+                place="Session.open",
+                hint="give them again: redact and template in runtime=RuntimeOptions(...), words and kinds "
+                f"in policy=Policy(...); or go on without them: RuntimeOptions(forgo={missing!r})",
+            )
 
     @property
     def template(self) -> Template | None:
         """The template of the caller, or else the stored one; None if there is neither."""
-        if self.runtime.template is not None:
-            return self.runtime.template
+        if self.around.runtime.template is not None:
+            return self.around.runtime.template
         return self._stored_options.template or None
 
     async def refresh_sections(self, *, opens_conversation: bool) -> tuple[str, ...]:
@@ -153,16 +131,15 @@ class RequestBuilder:
 
         The turn goes on with the system text of the last one. The first turn has none, so it fails.
         """
-        if self.inputs.read_sections is None:
+        if not self.around.system_text.changes_by_turn:
             return ()
         try:
-            sections = await self.inputs.read_sections()
+            self.sections = await self.around.system_text.read()
         except Exception as error:
             if opens_conversation:
                 raise
             reason = str(error) or type(error).__name__
             return (f"the system text stays as it was: {reason[:200]}",)
-        self.inputs = msgspec.structs.replace(self.inputs, sections=sections)
         return ()
 
     def set_history(self, history: LastN | int | Literal["all"]) -> None:
@@ -254,7 +231,7 @@ class RequestBuilder:
             counter=self.counter,
             before=before,
             cut=cut,
-            rules=self.policy.find_rules(model_name, dialect=self.dialect.name),
+            rules=self.around.policy.find_rules(model_name, dialect=self.dialect.name),
             memo=self._stream_memo,
             same_entries=self._memo.count_same(self._stream_memo.parts.entries, envelope.entries),
         )
@@ -275,10 +252,10 @@ class RequestBuilder:
         A segment that has a time keeps it.
         """
         now = ""
-        if self.runtime.clock:
-            now = self.runtime.clock().isoformat()
+        if self.around.runtime.clock:
+            now = self.around.runtime.clock().isoformat()
         prepared: list[Segment] = []
-        for segment in redact_segments(segments, self.runtime.redact):
+        for segment in redact_segments(segments, self.around.runtime.redact):
             if segment.at:
                 prepared.append(segment)
             else:
@@ -379,9 +356,7 @@ def rebuild_request(stored: StoredRequest, builder: RequestBuilder) -> BuiltRequ
     if mark is None:
         return None
     try:
-        past_builder = RequestBuilder(
-            stored.setup, builder.policy, builder.runtime, builder.inputs, builder.workspace
-        )
+        past_builder = RequestBuilder(stored.setup, builder.around, builder.sections)
     except LaminaError:
         return None
     # The ledger has what the window over history took out. The window must not take out more.

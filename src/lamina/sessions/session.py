@@ -13,13 +13,17 @@ a time may use a session; many sessions may share a store.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import wraps
 from os import PathLike
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, ParamSpec
 
 import anyio
 import msgspec
+from anyio import to_thread
 
 from lamina.context.gather import check_source
 from lamina.context.port import Source
@@ -29,7 +33,6 @@ from lamina.core.explanation import Manifest, explain
 from lamina.core.history_window import LastN
 from lamina.core.values import Budget, Form, Ledger, Segment, ToolCall
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.fitting.own_tools import ToolSituation
 from lamina.fitting.policy import Policy, choose_policy
 from lamina.fitting.recalls import Recalled, recall_text
 from lamina.fitting.server_reports import UNBOUND, calibrate_ledger, record_clearing, record_unbound
@@ -45,16 +48,22 @@ from lamina.sessions.answers import (
     order_results,
     task_for_fork,
 )
-from lamina.sessions.attachments import Attachable, drop_foreign
-from lamina.sessions.opening import OpenConversation, open_conversation
+from lamina.sessions.attachments import Attachable, drop_foreign, files_mentioned
+from lamina.sessions.opening import continue_setup, open_session_store, refuse_other_doors
 from lamina.sessions.recording import SessionRecord
 from lamina.sessions.records import Control, Fork, pin_of
 from lamina.sessions.reports import TurnReport, report_turn
-from lamina.sessions.request_builder import BuiltRequest, RequestBuilder, RuntimeOptions
-from lamina.sessions.setup import Setup, SetupOptions
+from lamina.sessions.request_builder import BuiltRequest, RequestBuilder, Surroundings
+from lamina.sessions.setup import (
+    RuntimeOptions,
+    Setup,
+    SetupOptions,
+    Template,
+    load_user_policy,
+    read_policy,
+)
 from lamina.sessions.stored_conversation import StoredConversation, once
-from lamina.sessions.stored_options import Template
-from lamina.sessions.system_sections import Persona, UsualPersona, Words
+from lamina.sessions.system_sections import Persona, SystemText, UsualPersona, Words, persona_for
 from lamina.sessions.turn_gathering import condense_turn, gather_turn
 from lamina.sessions.turn_writer import TurnWriter
 from lamina.sessions.turns import (
@@ -69,10 +78,12 @@ from lamina.sessions.turns import (
     list_turn_starts,
     locate_turn,
 )
-from lamina.settings import Settings
+from lamina.settings import Settings, load_settings
 from lamina.stores.port import Store, Where
 from lamina.summaries import Condense, Terms
 from lamina.telemetry import active
+
+P = ParamSpec("P")
 
 WITH_HINT = "write: async with Session.open(...) as session"
 
@@ -109,6 +120,16 @@ class OpeningSession(AbstractAsyncContextManager["Session"]):
         raise BadInput("a session is not awaited", place="Session.open", hint=WITH_HINT)
 
 
+def _check_entered(
+    open_session: Callable[P, AbstractAsyncContextManager[Session]],
+) -> Callable[P, OpeningSession]:
+    @wraps(open_session)
+    def open_when_entered(*args: P.args, **kwargs: P.kwargs) -> OpeningSession:
+        return OpeningSession(open_session(*args, **kwargs))
+
+    return open_when_entered
+
+
 class Session:
     """One open conversation. Made by `open`.
 
@@ -127,7 +148,9 @@ class Session:
         self._lock = anyio.Lock()
 
     @staticmethod
-    def open(
+    @_check_entered
+    @asynccontextmanager
+    async def open(
         store: Store | str | PathLike[str] | None,
         conversation: str,
         *,
@@ -142,7 +165,7 @@ class Session:
         setup: SetupOptions | None = None,
         runtime: RuntimeOptions | None = None,
         settings: Settings | None = None,
-    ) -> OpeningSession:
+    ) -> AsyncIterator[Session]:
         """Open a conversation, new or as it was left.
 
         `store` is a store, a path or address (see `lamina.stores.address`), or None for the user's own. With
@@ -162,22 +185,54 @@ class Session:
         """
         for index, source in enumerate(sources):
             check_source(source, f"sources[{index}]")
-        opening = open_conversation(
-            store,
-            conversation,
-            policy=choose_policy(policy, place="Session.open"),
-            workspace=workspace,
-            key=key,
-            model=model,
-            system=system,
-            persona=persona,
-            sources=sources,
-            root=root,
-            setup=setup or SetupOptions(),
-            runtime=runtime or RuntimeOptions(),
-            settings=settings,
-        )
-        return OpeningSession(_open_session(opening))
+        setup = setup or SetupOptions()
+        runtime = runtime or RuntimeOptions()
+        policy = choose_policy(policy, place="Session.open")
+        # A program made its settings itself. No file or variable is named if something in those is wrong.
+        environment: Mapping[str, str] = {}
+        if settings is None:
+            environment = os.environ
+            settings = await to_thread.run_sync(load_settings)
+        user_policy = load_user_policy(settings, environment or None)
+        folder: Path | None = None
+        if root is not None:
+            folder = Path(root)
+            if runtime.mentioned is None:
+                runtime = msgspec.structs.replace(runtime, mentioned=files_mentioned(root))
+        if workspace is None:
+            workspace = settings.workspace
+        async with open_session_store(store, settings, key=key, environment=environment) as opened_store:
+            stored = StoredConversation(opened_store, Where(workspace, conversation))
+            await stored.load()
+            if not stored.live.count:
+                await refuse_other_doors(stored)
+            around = Surroundings(
+                workspace=workspace,
+                policy=policy.over(user_policy),
+                runtime=runtime,
+                system_text=SystemText(
+                    store=opened_store,
+                    workspace=workspace,
+                    contract=system,
+                    persona=persona_for(stored.live.log, persona, settings),
+                    more=runtime.context,
+                    redact=runtime.redact,
+                ),
+                sources=tuple(sources),
+                root=folder,
+            )
+            sections = await around.system_text.read(calls_functions=False)
+            first_setup = Setup(model=settings.model, dialect=settings.dialect).over(read_policy(user_policy))
+            changes = {"model": model, **msgspec.structs.asdict(setup)}
+            whole_setup = continue_setup(stored, first_setup, changes, policy=policy, runtime=runtime)
+            builder = RequestBuilder(whole_setup, around, sections)
+            if builder.unsupported:
+                stored.notes.append(f"{builder.dialect.name} cannot say: {', '.join(builder.unsupported)}")
+            lifetime = Lifetime()
+            try:
+                yield Session(stored, builder, lifetime)
+            finally:
+                lifetime.has_ended = True
 
     @property
     def is_closed(self) -> bool:
@@ -430,9 +485,8 @@ class Session:
             # Some servers give every call the same id. What the application returns is of its own tools.
             apps_first = sorted(calls, key=self.is_own_call)
             segments = make_results(results, apps_first)
-            situation = ToolSituation(log=self.log, ledger=self.ledger)
             unanswered = list_unanswered(calls, segments)
-            segments += await answer_own_calls(unanswered, self._builder, self._stored, situation)
+            segments += await answer_own_calls(unanswered, self._builder, self._stored)
             segments = order_results(segments, calls)
             prepared = self._builder.prepare_segments(segments)
             repeatable = once(key, segments)
@@ -563,8 +617,7 @@ class Session:
             if task:
                 segments += self._builder.prepare_segments([task_for_fork(task, self.conversation)])
             await fork.append(fork.group(controls, segments), state)
-        own = self._builder
-        builder = RequestBuilder(self.setup, own.policy, own.runtime, own.inputs, self.workspace)
+        builder = RequestBuilder(self.setup, self._builder.around, self._builder.sections)
         return Session(fork, builder, self._lifetime)
 
     async def reload(self) -> None:
@@ -575,13 +628,3 @@ class Session:
     def is_own_call(self, call: ToolCall) -> bool:
         """Whether the session itself answers this call."""
         return is_own_call(call, self._builder)
-
-
-@asynccontextmanager
-async def _open_session(opening: AbstractAsyncContextManager[OpenConversation]) -> AsyncIterator[Session]:
-    async with opening as (stored, builder):
-        lifetime = Lifetime()
-        try:
-            yield Session(stored, builder, lifetime)
-        finally:
-            lifetime.has_ended = True

@@ -1,33 +1,102 @@
-"""How one conversation is set up: model, dialect, budget, layout and tools.
+"""How one conversation is set up: model, dialect, budget, layout and tools, and what its caller gives anew.
 
 The setup is stored with the conversation. If the caller gives nothing when it opens the conversation again,
-it goes on with the stored one. This module knows no store and no segment.
+it goes on with the stored one. Of the runtime options, what is data is stored too: a tagged wording, whether
+handles are shown, a template that is a text. A function cannot be stored, so its name is. A conversation that
+is opened without one of its functions takes no new turn: it would be worded, or redacted, in another way
+without anybody noticing. This module knows no store and no log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from lamina.caches import rates
 from lamina.core.cut_target import Rates
 from lamina.core.history_window import LastN
 from lamina.core.layout import Layout
 from lamina.core.options import DEFAULT_OPTIONS, Options
-from lamina.core.values import Budget, Preference, RequestHead
+from lamina.core.values import Budget, Preference, RequestHead, Segment
+from lamina.core.wording import PLAIN, Wording
 from lamina.dialects import DIALECTS
 from lamina.dialects.json_values import drop_nulls
-from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
+from lamina.dialects.port import Dialect, OwnHead, PlainHead
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
-from lamina.fitting.own_tools import RECALL_TOOL, OwnTool
 from lamina.fitting.policy import Policy, fill_budget, load_policy
+from lamina.fitting.recalls import RECALL
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
-from lamina.sessions.stored_options import StoredOptions
+from lamina.sessions.attachments import Mentioned
+from lamina.sessions.redaction import Redact
 from lamina.settings import POLICY, Settings, find_error_line, find_settings_file
+
+FunctionName = Literal["words", "kinds", "redact", "template"]
+
+Template = str | Callable[[str], str]
+"""Turns what was typed into what is sent: a function, or a text with {prompt} in it."""
+
+Clock = Callable[[], datetime]
+
+Timer = Callable[[], float]
+"""Gives seconds, to measure how long something takes."""
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What few applications need, and give anew each time they open a session.
+
+    What is data is stored, and used again if it is not given: the wording of `options`, and a `template` that
+    is a text. Of functions that change what is sent the names are stored. Without them the conversation takes
+    no new turn, unless `forgo` names them.
+
+    `context` are more sections of the system text. `redact` sees every text before it is stored or sent, and
+    `template` puts a prompt into its words. `mentioned` finds what messages of an imported page refer to,
+    before the first request; by default it looks among the files below the session's `root`.
+    `clock` gives the time of each segment; with None they have none. `timer` measures how long things take.
+    """
+
+    context: Sequence[Segment] = ()
+    redact: Redact | None = None
+    template: Template | None = None
+    mentioned: Mentioned | None = None
+    clock: Clock | None = utc_now
+    timer: Timer = time.perf_counter
+    forgo: Sequence[str] = ()
+
+
+class StoredOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The part of the runtime options that is stored with a conversation.
+
+    `handles`: lowered text names the key by which it can be recalled. `named`: without a handle it is still
+    named. `functions` are the names of those that the application gave.
+    """
+
+    tagged: bool = False
+    handles: bool = True
+    named: bool = False
+    template: str = ""
+    functions: tuple[FunctionName, ...] = ()
+
+    def choose_wording(self, own_wording: Wording | None) -> Wording:
+        """The caller's own wording, or else the stored one; with handles only where they are answered."""
+        wording = own_wording
+        if wording is None and not self.tagged and self.handles:
+            return PLAIN
+        if wording is None:
+            return Wording(tagged=self.tagged, handles=self.handles, named=self.named)
+        if wording.handles and not self.handles:
+            return replace(wording, handles=False, named=self.named)
+        return wording
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="setup"):
@@ -64,7 +133,15 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
             changes |= {"own": head, "head": PlainHead()}
         elif head is not None:
             changes |= {"own": None, "head": head}
-        return msgspec.structs.replace(self, **changes)
+        return replace(self, **changes)
+
+    @property
+    def answers_recall(self) -> bool:
+        """Whether the model has a tool that answers handles: the session's own, or one of that name."""
+        tools = self.head.tools
+        if self.own is not None:
+            tools = dialect_for(self).head.read(self.own).tools
+        return self.recall or any(tool.name == RECALL.name for tool in tools)
 
 
 class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +171,52 @@ def read_policy(policy: Policy) -> dict[str, Any]:
     }
 
 
+def store_options(setup: Setup, policy: Policy, runtime: RuntimeOptions) -> Setup:
+    """The setup with what is stored of the options: what the caller gives now, or else what was stored."""
+    for name in runtime.forgo:
+        if name not in get_args(FunctionName):
+            hint = f"use some of {', '.join(get_args(FunctionName))}"
+            raise BadInput(f"{name!r} is no function of a session", place="RuntimeOptions.forgo", hint=hint)
+    # Handles are shown where somebody answers them: the recall tool, or the caller, whose policy says so.
+    is_answered = setup.answers_recall or policy.recall == "handles"
+    options = setup.stored_options or StoredOptions(handles=is_answered, named=not is_answered)
+    if is_answered and options.named:
+        options = replace(options, handles=True, named=False)
+    if policy.wording is not None:
+        options = replace(options, tagged=policy.wording.tagged)
+        if not policy.wording.handles:
+            options = replace(options, handles=False, named=policy.wording.named)
+    if policy.recall == "off":
+        options = replace(options, handles=False, named=False)
+    if isinstance(runtime.template, str):
+        text = runtime.template if runtime.redact is None else runtime.redact(runtime.template)
+        options = replace(options, template=text)
+    elif runtime.template is not None:
+        options = replace(options, template="")
+    arguments = list_arguments(policy, runtime)
+    functions = set(options.functions).difference(runtime.forgo, arguments)
+    functions.update(name for name, argument in arguments.items() if _is_function(argument))
+    return replace(setup, stored_options=replace(options, functions=tuple(sorted(functions))))
+
+
+def list_arguments(policy: Policy, runtime: RuntimeOptions) -> dict[FunctionName, Any]:
+    """What the caller gives of all that may be, or may hold, a function."""
+    arguments: dict[FunctionName, Any] = {
+        "words": policy.wording,
+        "kinds": policy.kinds,
+        "redact": runtime.redact,
+        "template": runtime.template,
+    }
+    return {name: argument for name, argument in arguments.items() if argument is not None}
+
+
+def _is_function(argument: Any) -> bool:
+    """Whether an argument cannot be stored. A text can, and so can a wording without functions."""
+    if isinstance(argument, Wording):
+        return bool(argument.words)
+    return not isinstance(argument, str)
+
+
 def dialect_for(setup: Setup) -> Dialect:
     """The dialect that the setup names, or else the one of the model's own provider."""
     name = setup.dialect or _dialect_of_model(setup.model)
@@ -103,7 +226,6 @@ def dialect_for(setup: Setup) -> Dialect:
 
 
 def _dialect_of_model(model: str) -> str:
-    """The dialect of the model's own provider, by its name."""
     name = own_name(model)
     if "claude" in name:
         return "anthropic"
@@ -112,94 +234,52 @@ def _dialect_of_model(model: str) -> str:
     return "openai_chat"  # nearly every server understands it
 
 
-def head_for(setup: Setup, dialect: Dialect) -> OwnHead:
-    """Tools and parameters in the dialect's words, with the session's own tools at the end."""
+def head_for(setup: Setup, dialect: Dialect, policy: Policy) -> OwnHead:
+    """Tools and parameters in the dialect's words, with the recall tool at the end.
+
+    If the policy defers tools, the recall tool stays loaded.
+    """
+    own_tools = (RECALL,) if setup.recall else ()
     if setup.own is None:
-        return dialect.head.write(_plain_head(setup))
-    parameters = dict(setup.own.parameters)
-    if setup.model:
-        parameters["model"] = setup.model
-    definitions = _list_definitions(setup)
-    if not definitions:
-        return OwnHead(head=RequestHead(tools=setup.own.tools, parameters=parameters))
-    added = dialect.head.write(PlainHead(model=setup.model, tools=definitions))
-    head = RequestHead(tools=setup.own.tools + added.head.tools, parameters=parameters)
-    return OwnHead(head=head, left=added.left)
-
-
-def find_own_tools(setup: Setup) -> tuple[OwnTool, ...]:
-    """The tools whose calls the session answers itself."""
-    if not setup.recall:
-        return ()
-    return (RECALL_TOOL,)
-
-
-def _list_definitions(setup: Setup) -> tuple[Tool, ...]:
-    """The definitions of the session's own tools, which are the last of all tools."""
-    return tuple(own_tool.definition for own_tool in find_own_tools(setup))
-
-
-def defer_head_tools(head: RequestHead, setup: Setup, dialect: Dialect, policy: Policy) -> RequestHead:
-    """The head with its tools deferred, if the policy says so. The session's own stay loaded."""
-    if policy.load_tools is None:
-        return head
-    request = {**head.parameters, "tools": list(head.tools)}
-    own_names = tuple(own_tool.name for own_tool in find_own_tools(setup))
-    policy = msgspec.structs.replace(policy, load_tools=(*policy.load_tools, *own_names))
-    deferred_request = policy.defer_tools(request, dialect)
-    if deferred_request is request:
-        return head
-    return RequestHead(tools=tuple(deferred_request["tools"]), parameters=head.parameters)
-
-
-def _plain_head(setup: Setup) -> PlainHead:
-    tools = setup.head.tools + _list_definitions(setup)
-    return msgspec.structs.replace(setup.head, model=setup.model or setup.head.model, tools=tools)
-
-
-def answers_recall(setup: Setup) -> bool:
-    """Whether the model has a tool that answers handles: the session's own, or one of that name."""
-    if setup.recall:
-        return True
-    tools = setup.head.tools
-    if setup.own is not None:
-        tools = dialect_for(setup).head.read(setup.own).tools
-    return any(tool.name == RECALL_TOOL.name for tool in tools)
+        tools = setup.head.tools + own_tools
+        written = dialect.head.write(replace(setup.head, model=setup.model or setup.head.model, tools=tools))
+        head, left = written.head, written.left
+    else:
+        added = dialect.head.write(PlainHead(model=setup.model, tools=own_tools))
+        parameters = dict(setup.own.parameters)
+        if setup.model:
+            parameters["model"] = setup.model
+        head, left = RequestHead(tools=setup.own.tools + added.head.tools, parameters=parameters), added.left
+    if policy.load_tools is not None:
+        own_names = tuple(tool.name for tool in own_tools)
+        policy = replace(policy, load_tools=(*policy.load_tools, *own_names))
+        request = policy.defer_tools({**head.parameters, "tools": list(head.tools)}, dialect)
+        head = RequestHead(tools=tuple(request["tools"]), parameters=head.parameters)
+    return OwnHead(head=head, left=left)
 
 
 def budget_for(setup: Setup, policy: Policy, dialect: Dialect, head: RequestHead) -> Budget | None:
-    """The budget of the setup, with what is worth its price if the policy asks for that.
+    """The budget of the setup, with the window of its model if it names none, and the answer reserved.
 
-    None if there is neither a window nor a model.
+    If the policy asks for it, it has what is worth its price. None if there is neither a window nor a model.
     """
-    budget = _find_budget(setup, head)
-    if budget is None:
-        return None
-    preferring = msgspec.structs.replace(policy, prefer=setup.prefer)
-    is_talk = preferring.is_talk(head, dialect)
-    return preferring.price_budget(budget, setup.model, dialect=dialect.name, is_talk=is_talk)
-
-
-def _find_budget(setup: Setup, head: RequestHead) -> Budget | None:
-    """The budget of the setup, with the window of its model if it names none, and the answer reserved."""
     budget = setup.budget or Budget()
     if not budget.window:
         if not setup.model:
             return None
         budget = fill_budget(budget, facts_of(setup.model, dialect=setup.dialect).budget)
     output = setup.head.output
-    if not output or budget.reserve is not None:
-        return budget
     # The core reads `max_tokens` and its like, but not the limit in `generationConfig` (Gemini) or `options`
     # (Ollama).
-    if any(name.startswith("max_") for name in head.parameters):
-        return budget
-    return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2))
+    if output and budget.reserve is None and not any(name.startswith("max_") for name in head.parameters):
+        budget = replace(budget, reserve=min(output, budget.window // 2))
+    preferring = replace(policy, prefer=setup.prefer)
+    is_talk = preferring.is_talk(head, dialect)
+    return preferring.price_budget(budget, setup.model, dialect=dialect.name, is_talk=is_talk)
 
 
-def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: RequestHead, *, salt: str) -> Options:
+def options_for(setup: Setup, policy: Policy, dialect: Dialect, head: RequestHead, *, salt: str) -> Options:
     """The options of a build: what the dialect needs, what is stored, and what the policy sets."""
-    chosen = policy.options()
     return choose_options(
         dialect,
         head,
@@ -207,7 +287,7 @@ def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: RequestHead
         wording=(setup.stored_options or StoredOptions()).choose_wording(policy.wording),
         rates=_rates_for(setup, policy, dialect),
         salt=salt,
-        **{**chosen, "window": setup.history, "prefer": setup.prefer},
+        **{**policy.options(), "window": setup.history, "prefer": setup.prefer},
     )
 
 

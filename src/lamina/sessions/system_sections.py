@@ -8,7 +8,7 @@ the middle of a conversation. A section that is empty now is a change like any o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from inspect import isawaitable
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from lamina.errors import BadInput, LaminaError, blame_function
 from lamina.segments import persona as persona_section
 from lamina.segments import system
 from lamina.sessions.records import read_records
+from lamina.sessions.redaction import Redact, redact_segments
 from lamina.settings import Settings
 from lamina.stores.port import Store, Where
 
@@ -72,29 +73,42 @@ def persona_for(
     return Persona(default=settings.persona_path or usual_words)
 
 
-async def read_sections(
-    contract: Words | None,
-    persona: Persona | None,
-    more: Sequence[Segment],
-    *,
-    store: Store,
-    workspace: str,
-    calls_functions: bool = True,
-) -> list[Segment]:
-    """Read the sections of the system text that were given, in order of stability, blank ones too.
+class SystemText(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the sections of the system text come from: a contract, a persona, and `more` sections.
 
-    Without `calls_functions` those are left out that a function gives: they stay as they stand.
+    A part of it may come from a function, which may give another text each time.
     """
-    sections: list[Segment] = []
-    if contract is not None and (calls_functions or not callable(contract)):
-        sections.append(system(await _read_words(contract, store, workspace), key="contract"))
-    if persona is not None:
-        for name in ("default", "workspace", "user"):
-            source = getattr(persona, name)
-            if calls_functions or not callable(source):
-                words = await _read_words(source, store, workspace)
-                sections.append(persona_section(words, key=f"persona:{name}"))
-    return _name_apart([*sections, *more])
+
+    store: Store
+    workspace: str
+    contract: Words | None = None
+    persona: Persona | None = None
+    more: Sequence[Segment] = ()
+    redact: Redact | None = None
+
+    def _list_words(self) -> Iterator[tuple[Words, Callable[..., Segment], str]]:
+        """The words that were given, in order of stability, how they become a section, and its key."""
+        if self.contract is not None:
+            yield self.contract, system, "contract"
+        if self.persona is not None:
+            for name in ("default", "workspace", "user"):
+                yield getattr(self.persona, name), persona_section, f"persona:{name}"
+
+    @property
+    def changes_by_turn(self) -> bool:
+        """Whether a part of it comes from a function."""
+        return any(callable(words) for words, _, _ in self._list_words())
+
+    async def read(self, *, calls_functions: bool = True) -> tuple[Segment, ...]:
+        """Read the sections that were given, blank ones too.
+
+        Without `calls_functions` those are left out that a function gives: they stay as they stand.
+        """
+        sections: list[Segment] = []
+        for words, make_section, key in self._list_words():
+            if calls_functions or not callable(words):
+                sections.append(make_section(await _read_words(words, self.store, self.workspace), key=key))
+        return tuple(redact_segments(_name_apart([*sections, *self.more]), self.redact))
 
 
 def _name_apart(sections: Iterable[Segment]) -> list[Segment]:
@@ -111,14 +125,6 @@ def _name_apart(sections: Iterable[Segment]) -> list[Segment]:
             section = msgspec.structs.replace(section, key=f"{section.key}:{number}")  # noqa: PLW2901
         named.append(section)
     return named
-
-
-def changes_by_turn(contract: Words | None, persona: Persona | None) -> bool:
-    """Whether a part of the system text comes from a function, which may return another text each time."""
-    given: list[Words | None] = [contract]
-    if persona is not None:
-        given += [persona.default, persona.workspace, persona.user]
-    return any(callable(words) for words in given)
 
 
 async def _read_words(words: Words, store: Store, workspace: str) -> str:

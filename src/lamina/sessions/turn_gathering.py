@@ -24,7 +24,7 @@ from lamina.segments import user
 from lamina.sessions.attachments import Attachable, drop_foreign, make_hints, read_attachments
 from lamina.sessions.redaction import call_text_function
 from lamina.sessions.request_builder import RequestBuilder
-from lamina.sessions.stored_options import Template
+from lamina.sessions.setup import Template
 from lamina.sessions.turns import METADATA_KEY
 from lamina.summaries import Condense, condense_attachments, with_summary
 
@@ -55,13 +55,13 @@ async def gather_turn(
 ) -> GatheredTurn:
     """Gather what belongs to a prompt. `envelope` is the last request, after which the turn will stand."""
     attached = await read_attachments(
-        attach, prompt=prompt, workspace=builder.workspace, root=builder.inputs.root
+        attach, prompt=prompt, workspace=builder.around.workspace, root=builder.around.root
     )
     attachments = [*attached.segments, *make_hints(hints)]
     prompt_segment = _make_prompt(prompt, template or builder.template, metadata)
     room = _count_tokens_before_cut(builder, envelope)
-    gathered = await gather(builder.inputs.sources, prompt, room)
-    own = drop_foreign(gathered.segments, builder.workspace)
+    gathered = await gather(builder.around.sources, prompt, room)
+    own = drop_foreign(gathered.segments, builder.around.workspace)
     changed = _drop_unchanged_sections(own.segments, log, builder.options.kinds)
     new = _drop_repeated(changed, log, builder.options.kinds)
     context = [*new.segments, *attachments]

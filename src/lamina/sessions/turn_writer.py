@@ -31,7 +31,7 @@ class TurnWriter:
     def __init__(self, stored: StoredConversation, builder: RequestBuilder) -> None:
         self.stored = stored
         self.builder = builder
-        self.watch = Stopwatch(builder.runtime.timer)
+        self.watch = Stopwatch(builder.around.runtime.timer)
         self.left_out = 0
         self.envelope: Envelope | None = None
         self._newest = NewestSegments()
@@ -43,7 +43,7 @@ class TurnWriter:
 
     def begin_turn(self) -> None:
         """Time the phases of a new turn."""
-        self.watch = Stopwatch(self.builder.runtime.timer)
+        self.watch = Stopwatch(self.builder.around.runtime.timer)
 
     async def extend(
         self,
@@ -109,7 +109,7 @@ class TurnWriter:
         start = find_first_mention(log)
         if start is None or self.stored.state.ledger.mark is not None:
             return
-        rebuilt = await rebuild_log(log, start, self.builder.runtime.mentioned)
+        rebuilt = await rebuild_log(log, start, self.builder.around.runtime.mentioned)
         if rebuilt.new_segments:
             rewind = Rewind(to=self.place(start))
             group = self.stored.group([rewind], self._prepare_rebuilt(rebuilt))
@@ -125,7 +125,7 @@ class TurnWriter:
             if id(segment) not in new_ids:
                 segments.append(segment)
                 continue
-            own = drop_foreign([segment], self.builder.workspace)
+            own = drop_foreign([segment], self.builder.around.workspace)
             self.note_left_out(own.notes)
             segments += self.builder.prepare_segments(own.segments)
         return segments
@@ -198,7 +198,7 @@ class TurnWriter:
         """The log. An empty conversation begins with the sections of its system text."""
         if self.stored.live.log:
             return self.stored.live.log
-        return tuple(self.builder.prepare_segments(select_changed(self.builder.inputs.sections, {})))
+        return tuple(self.builder.prepare_segments(select_changed(self.builder.sections, {})))
 
     def place(self, index: int) -> int:
         """The number of a segment's record; after the last segment, the number of records."""
@@ -245,7 +245,7 @@ class TurnWriter:
         sections: list[Segment] = []
         if opens_turn:
             self._newest.read(self.stored.live.log)
-            changed = select_changed(self.builder.inputs.sections, self._newest.segments)
+            changed = select_changed(self.builder.sections, self._newest.segments)
             sections = self.builder.prepare_segments(changed)
         return self.stored.group(controls, [*sections, *segments])
 
