@@ -432,7 +432,8 @@ def _describe_wrapped_method(name: str, module: str, call: ast.Call) -> Iterator
         for method in original.node.body:
             if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and method.name == argument.attr:
                 described = _describe_function(name, original.module, method, of_class=True)
-                yield described.removeprefix("async ")
+                described = described.removeprefix("@asynccontextmanager ").removeprefix("async ")
+                yield described.replace("AsyncIterator", "Iterator")
 
 
 def _wrap(text: str, *, indent: str = "") -> Iterable[str]:
