@@ -5,10 +5,9 @@ from __future__ import annotations
 from lamina.agent.actions import Action, approve_always
 from lamina.agent.loop import Agent
 from lamina.agent.one_shot import ModelPlan, PlannedCalls
-from lamina.agent.opening import open_for
 from lamina.agent.outcome import Citation, ToolRunEvent, TurnCost, TurnEvent, TurnLimits, TurnOutcome
 from lamina.agent.profiles import CITING, EXPLORER, PLANNING, THINKING, AgentProfile, guidelines
-from lamina.agent.registry import AgentRegistry, load_agents
+from lamina.agent.registry import AgentRegistry, load_agents, open_for
 from lamina.agent.scratchpad import scratchpad
 from lamina.agent.subagents import ForkedTask, delegate, delegate_forked, fork_tasks, hand_over
 from lamina.agent.workspace_actions import search_action, workspace_actions

@@ -9,7 +9,7 @@ sources, and set `cites`. Every step is recorded as it happens, in the layer of 
 cancelled leaves a log that can go on: finished results are recorded, and the others say that they were not
 run.
 
-`call_model` is the only place where a session and a client meet. If the API refuses a request as too long, it
+`AgentTurn` is the only place where a session and a client meet. If the API refuses a request as too long, it
 is cut deeper and sent once more. If it does not know the switch for bound thinking, the request is sent once
 more without it. If the caller goes away, the text that had arrived is recorded, with a note that it was
 interrupted.
@@ -26,7 +26,7 @@ import anyio
 import msgspec
 
 from lamina.agent.actions import Action, Approve, RunOptions, index_actions, refuse_call, run_calls
-from lamina.agent.one_shot import Plan, PlannedCalls, run_plan
+from lamina.agent.one_shot import Plan, PlannedCalls, make_context
 from lamina.agent.outcome import (
     Citation,
     Ending,
@@ -42,7 +42,7 @@ from lamina.agent.outcome import (
 )
 from lamina.agent.profiles import AgentProfile, split_plans
 from lamina.agent.workspace_actions import workspace_actions
-from lamina.clients.events import Client, Reason, Reply, StopEvent, TextEvent
+from lamina.clients.events import Client, Event, Reason, StopEvent, TextEvent
 from lamina.clients.failures import CallFailed, RequestRefused
 from lamina.context.tools import workspace_tools
 from lamina.conversations.remedies import (
@@ -54,7 +54,7 @@ from lamina.conversations.remedies import (
 )
 from lamina.core.kinds import kind_of
 from lamina.core.text.characters import WHITE_SPACE
-from lamina.core.values import Budget, Segment, ToolCall
+from lamina.core.values import Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects.overflow import Overflow
 from lamina.errors import BadInput, BudgetExceeded
@@ -118,140 +118,188 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         If `hear` raises, the answer is read to its end and recorded first. Then the error is raised, and
         `go_on` runs the rest of the turn.
         """
-        self._check(session)
-        turn = _Turn()
-        listener = SteadyListener(hear)
+        turn = AgentTurn(self, session, hear, prompt)
         context: Sequence[Segment] = ()
         if self.plan is not None:
-            context = await self._run_plan(self.plan, prompt, session, listener, turn)
+            context = await turn.run_plan(self.plan)
         await session.ask(prompt, attach=[*context, *attach], key=key, condense=condense)
-        return await self._run_steps(session, prompt, listener, turn)
+        return await turn.run_steps()
 
     async def go_on(self, session: Session, *, hear: Listener = ignore_event) -> TurnOutcome:
         """Run the rest of a turn that was begun already: after a restart, or with words added otherwise.
 
         If the turn is over, nothing is sent, and the outcome has the text of its last answer.
         """
-        self._check(session)
+        turn = AgentTurn(self, session, hear, _last_text(session.log, "user", "parent_message"))
         if not session.pending and not session.calls:
-            return self._make_outcome(session, _Turn(text=_last_text(session.log, "assistant")), "end")
+            turn.text = _last_text(session.log, "assistant")
+            return turn.make_outcome("end")
         if session.calls:
-            await _refuse_open_calls(session, "the program ended before it was carried out")
-        question = _last_text(session.log, "user", "parent_message")
-        return await self._run_steps(session, question, SteadyListener(hear), _Turn())
+            await turn.refuse_calls("the program ended before it was carried out")
+        return await turn.run_steps()
 
-    async def _run_steps(
-        self, session: Session, prompt: str, hear: SteadyListener, turn: _Turn
-    ) -> TurnOutcome:
+
+class AgentTurn:
+    """One turn of an agent under way: what it cost, the calls that were run, and the model's last text.
+
+    `question` is what the user asked.
+    """
+
+    def __init__(self, agent: Agent, session: Session, hear: Listener, question: str) -> None:
+        check_price(agent.limits, session.setup.model)
+        dialect = dialect_for(session.setup).name
+        if agent.client.dialect != dialect:
+            hint = "open the session with the client's dialect"
+            raise BadInput(
+                f"the client speaks {agent.client.dialect!r} and the session {dialect!r}", hint=hint
+            )
+        self._agent = agent
+        self._session = session
+        self._hear = SteadyListener(hear)
+        self._options = RunOptions(
+            approve=agent.approve,
+            parallel=agent.limits.parallel,
+            seconds=agent.limits.seconds,
+            question=question,
+        )
+        self.text = ""
+        self._spent = TurnCost()
+        self._ran: list[ToolCall] = []
+
+    async def run_steps(self) -> TurnOutcome:
         """Call the model and run its calls, until it makes none or a limit is reached."""
+        limits = self._agent.limits
         while True:
-            hear.raise_error()
+            self._hear.raise_error()
             # The next request counts too: one that would pass the limit is not sent, and costs nothing.
-            ahead = (await session.build()).tokens
-            limit = self.limits.reached(turn.spent, ahead=ahead)
+            ahead = (await self._session.build()).tokens
+            limit = limits.reached(self._spent, ahead=ahead)
             if limit:
                 break
-            answer = await call_model(session, self, hear)
-            hear.raise_error()
-            turn.spent = turn.spent.after(answer.recorded.usage, session.setup.model)
-            turn.text = answer.text or turn.text
-            if not session.calls:
-                return self._make_outcome(session, turn, _ending_of(answer))
-            limit = self.limits.reached(turn.spent)
+            answer, recorded = await self._call_model()
+            self._hear.raise_error()
+            self._spent = self._spent.after(recorded.usage, self._session.setup.model)
+            self.text = "".join(answer.text) or self.text
+            if not self._session.calls:
+                return self.make_outcome(_ending_of(answer, recorded))
+            limit = limits.reached(self._spent)
             if limit:
                 break
-            await self._run_open_calls(session, prompt, hear, turn)
-        if session.calls:
-            await _refuse_open_calls(session, self.limits.words(limit))
-        return self._make_outcome(session, turn, limit)
+            await self._run_open_calls()
+        if self._session.calls:
+            await self.refuse_calls(limits.words(limit))
+        return self.make_outcome(limit)
 
-    async def _run_open_calls(self, session: Session, prompt: str, hear: Listener, turn: _Turn) -> None:
-        """Run the calls that wait, and add their results to the session."""
-        actions: Sequence[Action] = ()
-        if self.plan is None:
-            actions = [action.bound_to(session) for action in self.actions]
-        calls = _list_open_calls(session)
-        finished: dict[int, Segment] = {}
-        try:
-            results = await run_calls(calls, index_actions(actions), self._run_options(prompt), finished)
-        except BaseException:
-            # What was done is not lost, and the model can read which calls were not run.
-            with anyio.CancelScope(shield=True):
-                await session.results(*_complete_results(calls, finished))
-            raise
-        await session.results(*results)
-        turn.ran += calls
-        for call, result in zip(calls, results, strict=True):
-            await hear(ToolRunEvent(call=call, result=result))
-        turn.spent += sum((_read_spent(result) for result in results), TurnCost())
-
-    async def _run_plan(
-        self, plan: Plan, prompt: str, session: Session, hear: Listener, turn: _Turn
-    ) -> Sequence[Segment]:
+    async def run_plan(self, plan: Plan) -> Sequence[Segment]:
         """Make the plan of a turn and run it. Returns what it brought, as context for the question."""
-        planned = await plan(prompt)
+        planned = await plan(self._options.question)
         if not isinstance(planned, PlannedCalls):
             planned = PlannedCalls(calls=tuple(planned))
         if planned.usage is not None:
-            turn.spent = turn.spent.after(planned.usage, session.setup.model)
-        turn.ran += planned.calls
-        return await run_plan(planned.calls, self.actions, self._run_options(""), hear)
+            self._spent = self._spent.after(planned.usage, self._session.setup.model)
+        options = msgspec.structs.replace(self._options, question="")
+        results = await run_calls(planned.calls, index_actions(self._agent.actions), options, {})
+        await self._note_calls(planned.calls, results)
+        return [make_context(call, result) for call, result in zip(planned.calls, results, strict=True)]
 
-    def _run_options(self, question: str) -> RunOptions:
-        return RunOptions(
-            approve=self.approve,
-            parallel=self.limits.parallel,
-            seconds=self.limits.seconds,
-            question=question,
-        )
+    async def _run_open_calls(self) -> None:
+        """Run the calls that wait, and add their results to the session."""
+        actions: Sequence[Action] = ()
+        if self._agent.plan is None:
+            actions = [action.bound_to(self._session) for action in self._agent.actions]
+        calls = self._list_open_calls()
+        finished: dict[int, Segment] = {}
+        try:
+            results = await run_calls(calls, index_actions(actions), self._options, finished)
+        except BaseException:
+            # What was done is not lost, and the model can read which calls were not run.
+            with anyio.CancelScope(shield=True):
+                await self._session.results(*_complete_results(calls, finished))
+            raise
+        await self._session.results(*results)
+        await self._note_calls(calls, results)
+        self._spent += sum((_read_spent(result) for result in results), TurnCost())
 
-    def _make_outcome(self, session: Session, turn: _Turn, ending: Ending | Any) -> TurnOutcome:
-        """The outcome of a turn, with its citations if the agent `cites`."""
-        text = turn.text
+    async def _note_calls(self, calls: Sequence[ToolCall], results: Sequence[Segment]) -> None:
+        self._ran += calls
+        for call, result in zip(calls, results, strict=True):
+            await self._hear(ToolRunEvent(call=call, result=result))
+
+    def _list_open_calls(self) -> list[ToolCall]:
+        """The calls that wait for a result, except for those that the session answers itself."""
+        return [call for call in self._session.calls if not self._session.is_own_call(call)]
+
+    async def refuse_calls(self, reason: str) -> None:
+        """Answer the calls that wait, so that the log can go on."""
+        await self._session.results(*(refuse_call(call, reason) for call in self._list_open_calls()))
+
+    def make_outcome(self, ending: Ending | Any) -> TurnOutcome:
+        """The outcome of the turn, with its citations if the agent `cites`."""
+        text = self.text
         plans: tuple[str, ...] = ()
-        if self.profile.thinking:
-            text, plans = split_plans(turn.text)
+        if self._agent.profile.thinking:
+            text, plans = split_plans(text)
         citations: tuple[Citation, ...] = ()
         unfounded: tuple[str, ...] = ()
-        if self.cites:
-            citations, unfounded = find_citations(text, _list_attachments(session))
+        if self._agent.cites:
+            kinds = self._session.terms.options.kinds
+            newest_first = reversed(self._session.log)
+            attachments = [segment for segment in newest_first if kind_of(kinds, segment).attachment]
+            citations, unfounded = find_citations(text, attachments)
         return TurnOutcome(
             text=text,
             plans=plans,
             ending=ending,
-            spent=turn.spent,
-            ran=tuple(turn.ran),
+            spent=self._spent,
+            ran=tuple(self._ran),
             citations=citations,
             unfounded=unfounded,
         )
 
-    def _check(self, session: Session) -> None:
-        """Raise BadInput if the limits or the client do not suit the session."""
-        check_price(self.limits, session.setup.model)
-        dialect = dialect_for(session.setup).name
-        if self.client.dialect != dialect:
-            hint = "open the session with the client's dialect"
-            raise BadInput(
-                f"the client speaks {self.client.dialect!r} and the session {dialect!r}", hint=hint
-            )
+    async def _call_model(self) -> tuple[_Reading, Recorded]:
+        """Ask the model for the next step, and record its answer."""
+        session = self._session
+        try:
+            reading = await self._send_request()
+        except RequestRefused as error:
+            # Text that had arrived before the refusal was recorded: then it is not the model's turn any more.
+            if not session.pending or not await _mend_request(session, error):
+                raise
+            reading = await self._send_request()
+        recorded = Recorded()
+        if reading.has_content or reading.reason != "error":
+            recorded = await session.record(reading.raw)
+        for hook in self._agent.after:
+            noticed = hook(session, recorded)
+            if isawaitable(noticed):
+                await noticed
+        return reading, recorded
 
-
-class _Turn(msgspec.Struct):
-    """A turn under way: what it cost, the calls that were run, and the model's last text."""
-
-    spent: TurnCost = TurnCost()
-    ran: list[ToolCall] = []
-    text: str = ""
-
-
-def _list_open_calls(session: Session) -> list[ToolCall]:
-    """The calls that wait for a result, except for those that the session answers itself."""
-    return [call for call in session.calls if not session.is_own_call(call)]
-
-
-async def _refuse_open_calls(session: Session, reason: str) -> None:
-    """Answer the calls that wait, so that the log can go on."""
-    await session.results(*(refuse_call(call, reason) for call in _list_open_calls(session)))
+    async def _send_request(self) -> _Reading:
+        """Send the session's next request and read the reply. What arrived before a failure is recorded."""
+        session = self._session
+        request = await session.request()
+        for hook in self._agent.before:
+            other_request = hook(session, request)
+            if isawaitable(other_request):
+                other_request = await other_request
+            if other_request is not None:
+                request = _check_request(other_request, session)
+        reply = self._agent.client.send(request)
+        reading = _Reading(raw=reply.raw)
+        try:
+            async with reply:
+                async for event in reply:
+                    reading.take(event)
+                    await self._hear(event)
+        except (CallFailed, anyio.get_cancelled_exc_class()):
+            # Its calls are dropped, since nobody will answer them.
+            text = "".join(reading.text).strip(WHITE_SPACE)
+            if text:
+                with anyio.CancelScope(shield=True):
+                    await session.record(f"{text}\n{INTERRUPTED}")
+            raise
+        return reading
 
 
 def _complete_results(calls: Sequence[ToolCall], finished: dict[int, Segment]) -> list[Segment]:
@@ -273,13 +321,13 @@ def _last_text(log: Sequence[Segment], *kinds: str) -> str:
     return ""
 
 
-def _ending_of(answer: ModelAnswer) -> Ending:
+def _ending_of(reading: _Reading, recorded: Recorded) -> Ending:
     """Why a turn ended whose last answer calls no tools."""
-    if not answer.recorded.segments:
+    if not recorded.segments:
         return "empty"
-    match answer.reason:
+    match reading.reason:
         case "length" | "refused" | "error":
-            return answer.reason
+            return reading.reason
     return "end"
 
 
@@ -291,65 +339,21 @@ def _read_spent(result: Segment) -> TurnCost:
     return msgspec.convert(spent, TurnCost)
 
 
-def _list_attachments(session: Session) -> list[Segment]:
-    """Everything that was attached to a conversation, the newest first."""
-    kinds = session.terms.options.kinds
-    return [segment for segment in reversed(session.log) if kind_of(kinds, segment).attachment]
-
-
-class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that was recorded, its text, and why it stopped."""
-
-    recorded: Recorded
-    text: str
-    reason: Reason
-
-
-async def call_model(session: Session, agent: Agent, hear: Listener) -> ModelAnswer:
-    """Ask the model for the next step of a session."""
-    try:
-        reading = await _send_request(session, agent, hear)
-    except RequestRefused as error:
-        # If text had arrived before the refusal, it was recorded: then it is not the model's turn any more.
-        if not session.pending or not await _mend_request(session, error):
-            raise
-        reading = await _send_request(session, agent, hear)
-    recorded = Recorded()
-    if reading.has_content or reading.reason != "error":
-        recorded = await session.record(reading.raw)
-    for hook in agent.after:
-        noticed = hook(session, recorded)
-        if isawaitable(noticed):
-            await noticed
-    return ModelAnswer(recorded=recorded, text="".join(reading.text), reason=reading.reason)
-
-
 class _Reading(msgspec.Struct, kw_only=True):
     """What has been read of a reply so far. `has_content`: something came besides its end."""
 
     raw: list[Any]
-    text: list[str]
+    text: list[str] = []
     reason: Reason = "error"
     has_content: bool = False
 
-
-async def _send_request(session: Session, agent: Agent, hear: Listener) -> _Reading:
-    """Send the session's next request and read the reply. What arrived before a failure is recorded."""
-    request = await session.request()
-    for hook in agent.before:
-        other_request = hook(session, request)
-        if isawaitable(other_request):
-            other_request = await other_request
-        if other_request is not None:
-            request = _check_request(other_request, session)
-    reply = agent.client.send(request)
-    reading = _Reading(raw=reply.raw, text=[])
-    try:
-        await _read_reply(reply, reading, hear)
-    except (CallFailed, anyio.get_cancelled_exc_class()):
-        await _record_interrupted(session, reading)
-        raise
-    return reading
+    def take(self, event: Event) -> None:
+        if isinstance(event, StopEvent):
+            self.reason = event.reason
+        else:
+            self.has_content = True
+        if isinstance(event, TextEvent):
+            self.text.append(event.text)
 
 
 def _check_request(request: object, session: Session) -> dict[str, Any]:
@@ -359,27 +363,6 @@ def _check_request(request: object, session: Session) -> dict[str, Any]:
         raise BadInput(f"{type(request).__name__} is no request", place="before", hint=hint)
     dialect_for(session.setup).wire.parse(request)
     return request
-
-
-async def _read_reply(reply: Reply, reading: _Reading, hear: Listener) -> None:
-    async with reply:
-        async for event in reply:
-            if isinstance(event, StopEvent):
-                reading.reason = event.reason
-            else:
-                reading.has_content = True
-            if isinstance(event, TextEvent):
-                reading.text.append(event.text)
-            await hear(event)
-
-
-async def _record_interrupted(session: Session, reading: _Reading) -> None:
-    """Record the text of an answer that broke off. Its calls are dropped, since nobody will answer them."""
-    text = "".join(reading.text).strip(WHITE_SPACE)
-    if not text:
-        return
-    with anyio.CancelScope(shield=True):
-        await session.record(f"{text}\n{INTERRUPTED}")
 
 
 async def _mend_request(session: Session, error: RequestRefused) -> bool:
@@ -401,22 +384,17 @@ async def _mend_request(session: Session, error: RequestRefused) -> bool:
 async def _shrink_request(session: Session, reported: Overflow) -> bool:
     """Make the session's next request smaller, by as much as the API asked for.
 
-    Returns False if it cannot be made smaller.
+    The smaller budget stays while the session is open. Returns False if it cannot be made smaller.
     """
     counted = (await session.build()).tokens
     usual_budget = session.budget or model(session.setup.model).budget
     try:
-        await _limit_session(session, limit_to_report(usual_budget, reported, counted))
+        session.limit(limit_to_report(usual_budget, reported, counted))
+        await session.build()
     except BudgetExceeded as error:
         smallest = limit_to_floor(usual_budget, error.floor, counted)
+        session.limit(smallest or usual_budget)
         if smallest is None:
-            session.limit(usual_budget)
             return False
-        await _limit_session(session, smallest)
+        await session.build()
     return True
-
-
-async def _limit_session(session: Session, budget: Budget) -> None:
-    """Build the request again within another budget, which stays while the session is open."""
-    session.limit(budget)
-    await session.build()

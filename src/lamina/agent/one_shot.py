@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.agent.actions import Action, RunOptions, index_actions, run_calls
-from lamina.agent.outcome import Listener, ToolRunEvent
+from lamina.agent.actions import Action
 from lamina.agent.profiles import PLANNING
 from lamina.clients.events import CallEvent, Client, UsageEvent
 from lamina.core.build import build
@@ -68,18 +67,8 @@ class ModelPlan:
         return render_request(build([system(self._instructions), user(prompt)], head=head), dialect)
 
 
-async def run_plan(
-    calls: Sequence[ToolCall], actions: Sequence[Action], options: RunOptions, hear: Listener
-) -> list[Segment]:
-    """Run the calls of a plan and return their results as context, in the order of the plan."""
-    results = await run_calls(calls, index_actions(actions), options, {})
-    for call, result in zip(calls, results, strict=True):
-        await hear(ToolRunEvent(call=call, result=result))
-    return [_make_context(call, result) for call, result in zip(calls, results, strict=True)]
-
-
-def _make_context(call: ToolCall, result: Segment) -> Segment:
-    """The result of a call as an excerpt, which names the tool and its arguments as the source."""
+def make_context(call: ToolCall, result: Segment) -> Segment:
+    """The result of a planned call as an excerpt, which names the tool and its arguments as the source."""
     part = result.parts[0]
     content = part.content if isinstance(part, ToolResult) else result.parts
     return excerpt(text_of(content), source=call.name, place=call.arguments, recover=None)

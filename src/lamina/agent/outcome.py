@@ -91,14 +91,9 @@ class TurnCost(msgspec.Struct, frozen=True, kw_only=True):
         money = None
         if self.money is not None and other.money is not None:
             money = self.money + other.money
-        return TurnCost(
-            steps=self.steps + other.steps,
-            input=self.input + other.input,
-            cached=self.cached + other.cached,
-            written=self.written + other.written,
-            output=self.output + other.output,
-            money=money,
-        )
+        counts = ("steps", "input", "cached", "written", "output")
+        sums = {name: getattr(self, name) + getattr(other, name) for name in counts}
+        return TurnCost(money=money, **sums)
 
 
 def check_price(limits: TurnLimits, model: str) -> None:

@@ -38,25 +38,9 @@ Open = Callable[[str], AbstractAsyncContextManager[Session]]
 PARALLEL = 8
 """How many forked children run at once, if the caller says nothing else."""
 
-_APART_TASK = {
-    "type": "object",
-    "properties": {
-        "task": {"type": "string", "description": "All that the other one must know: it sees nothing else."}
-    },
-    "required": ["task"],
-}
-
-_FORKED_TASK = {
-    "type": "object",
-    "properties": {
-        "task": {"type": "string", "description": "What to do. The other one knows this conversation so far."}
-    },
-    "required": ["task"],
-}
-
 
 class ForkedTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that a forked child has done. `child` is the name of its conversation.
+    """A task that a sub-agent has done. `child` is the name of its conversation.
 
     `has_handle`: the parent has the recall tool, which reads that conversation by its name.
     """
@@ -69,9 +53,27 @@ class ForkedTask(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def report(self) -> str:
         """What the parent reads: the answer, and the handle of the steps that led to it."""
+        answer = self.outcome.text or f"No answer: {self.outcome.ending}."
         if not self.has_handle:
-            return _answer_text(self.outcome)
-        return f'{_answer_text(self.outcome)}\n[its steps: recall("{self.child}")]'
+            return answer
+        return f'{answer}\n[its steps: recall("{self.child}")]'
+
+    @property
+    def _attrs(self) -> dict[str, str]:
+        return {"subagent_id": self.child, "success": str(self.outcome.ending == "end").lower()}
+
+    def make_result(self) -> Segment:
+        """What a call of a delegating tool gives back."""
+        part = ToolResult(id="", content=(Text(self.report),), error=self.outcome.ending != "end")
+        meta = {"spent": msgspec.to_builtins(self.outcome.spent)}
+        return segment("subagent_result", Role.TOOL, part, attrs=self._attrs, meta=meta)
+
+    async def link_to(self, session: Session) -> None:
+        """Add to the parent's log what it has of a child that the application started."""
+        await session.add(
+            segment("spawn_subagent", Role.ASSISTANT, self.task, attrs={"subagent_id": self.child}),
+            segment("subagent_result", Role.USER, self.report, attrs=self._attrs),
+        )
 
 
 def delegate(
@@ -86,11 +88,10 @@ def delegate(
     used_names: set[str] = set()
 
     async def run(arguments: dict[str, Any]) -> Segment:
-        child, outcome = await _run_task(agent, opens, parent, str(arguments["task"]), used_names)
-        return _make_result(child, outcome, _answer_text(outcome))
+        return (await _run_apart(agent, opens, parent, str(arguments["task"]), used_names)).make_result()
 
     return Action(
-        tool=Tool(name=name, description=description, schema=_APART_TASK),
+        tool=_make_tool(name, description, "All that the other one must know: it sees nothing else."),
         run=run,
         guideline="give away what can be done apart from the rest, with everything needed to do it",
     )
@@ -112,13 +113,12 @@ def delegate_forked(
         writes = _FirstWrites()
 
         async def run(arguments: dict[str, Any]) -> Segment:
-            forked = await _run_forked(session, agent, str(arguments["task"]), writes)
-            return _make_result(forked.child, forked.outcome, forked.report)
+            return (await _run_forked(session, agent, str(arguments["task"]), writes)).make_result()
 
         return run
 
     return Action(
-        tool=Tool(name=name, description=description, schema=_FORKED_TASK),
+        tool=_make_tool(name, description, "What to do. The other one knows this conversation so far."),
         bind=bind,
         guideline="give away tasks that need what was said here, several at once if each stands alone",
     )
@@ -126,9 +126,9 @@ def delegate_forked(
 
 async def hand_over(session: Session, agent: Agent, opens: Open, task: str) -> TurnOutcome:
     """Give a task to a sub-agent between two turns, without a call by the model."""
-    child, outcome = await _run_task(agent, opens, session.conversation, task, set())
-    await session.add(*_link_child(task, child, outcome, _answer_text(outcome)))
-    return outcome
+    done = await _run_apart(agent, opens, session.conversation, task, set())
+    await done.link_to(session)
+    return done.outcome
 
 
 async def fork_tasks(
@@ -154,7 +154,7 @@ async def fork_tasks(
         raise failures.exceptions[0] from None
     forked_tasks = tuple(done[index] for index in range(len(tasks)))
     for forked in forked_tasks:
-        await session.add(*_link_child(forked.task, forked.child, forked.outcome, forked.report))
+        await forked.link_to(session)
     return forked_tasks
 
 
@@ -168,55 +168,45 @@ class _FirstWrites:
     def __init__(self) -> None:
         self._begun: dict[int, anyio.Event] = {}
 
-    async def wait(self, place: int) -> anyio.Event | None:
-        """The event to set if this is the first child at a place; else wait for that one."""
+    async def wait(self, place: int) -> anyio.Event:
+        """Wait for the first child at a place, unless it is this one. Returns the event of its beginning."""
         if place in self._begun:
             await self._begun[place].wait()
-            return None
-        begun = anyio.Event()
-        self._begun[place] = begun
-        return begun
+        return self._begun.setdefault(place, anyio.Event())
 
 
 async def _run_forked(session: Session, agent: Agent, task: str, writes: _FirstWrites) -> ForkedTask:
-    child = await _fork(session, task)
-    begun = await writes.wait(child.parent.at if child.parent else 0)
-
-    async def note_beginning(_: object) -> None:
-        if begun is not None:
-            begun.set()
-
-    try:
-        outcome = await agent.go_on(child, hear=note_beginning)
-    finally:  # also if it failed before its answer began: the others would wait for ever
-        await note_beginning(None)
-    return ForkedTask(task=task, child=child.conversation, outcome=outcome, has_handle=session.setup.recall)
-
-
-async def _fork(session: Session, task: str) -> Session:
-    """Fork a session for a task, under a name that is not taken."""
+    """Run a task in a fork of a session, under a name that is not taken."""
     for name in _list_names(session.conversation, task):
         try:
-            return await session.fork(name=name, task=task)
+            child = await session.fork(name=name, task=task)
         except Conflict:  # the same task was given earlier
             continue
+        begun = await writes.wait(child.parent.at if child.parent else 0)
+
+        async def note_beginning(_: object, begun: anyio.Event = begun) -> None:
+            begun.set()
+
+        try:
+            outcome = await agent.go_on(child, hear=note_beginning)
+        finally:  # also if it failed before its answer began: the others would wait for ever
+            begun.set()
+        return ForkedTask(task=task, child=name, outcome=outcome, has_handle=session.setup.recall)
     raise AssertionError("names do not end")
 
 
-async def _run_task(
-    agent: Agent, opens: Open, parent: str, task: str, used_names: set[str]
-) -> tuple[str, TurnOutcome]:
-    """Run a task in a new conversation. Returns the name of that conversation and the outcome."""
-    for child in _list_names(parent, task):
-        if child in used_names:  # a call beside this one has the same task, and may have stored nothing yet
+async def _run_apart(agent: Agent, opens: Open, parent: str, task: str, used_names: set[str]) -> ForkedTask:
+    """Run a task in a new conversation."""
+    for name in _list_names(parent, task):
+        if name in used_names:  # a call beside this one has the same task, and may have stored nothing yet
             continue
-        used_names.add(child)
-        async with opens(child) as session:
+        used_names.add(name)
+        async with opens(name) as session:
             if session.log:  # the same task was given earlier
                 continue
-            message = segment("parent_message", Role.USER, task, attrs={"parent_agent_id": parent})
-            await session.add(message)
-            return child, await agent.go_on(session)
+            await session.add(segment("parent_message", Role.USER, task, attrs={"parent_agent_id": parent}))
+            outcome = await agent.go_on(session)
+            return ForkedTask(task=task, child=name, outcome=outcome, has_handle=False)
     raise AssertionError("names do not end")
 
 
@@ -228,32 +218,10 @@ def _list_names(parent: str, task: str) -> Iterator[str]:
         yield f"{first_name}-{number}"
 
 
-def _make_result(child: str, outcome: TurnOutcome, report: str) -> Segment:
-    """What a call of a delegating tool gives back."""
-    content = (Text(report),)
-    return segment(
-        "subagent_result",
-        Role.TOOL,
-        ToolResult(id="", content=content, error=outcome.ending != "end"),
-        attrs=_result_attrs(child, outcome),
-        meta={"spent": msgspec.to_builtins(outcome.spent)},
-    )
-
-
-def _link_child(task: str, child: str, outcome: TurnOutcome, report: str) -> tuple[Segment, Segment]:
-    """What the parent's log has of a child that the application started."""
-    return (
-        segment("spawn_subagent", Role.ASSISTANT, task, attrs={"subagent_id": child}),
-        segment("subagent_result", Role.USER, report, attrs=_result_attrs(child, outcome)),
-    )
-
-
-def _answer_text(outcome: TurnOutcome) -> str:
-    return outcome.text or f"No answer: {outcome.ending}."
-
-
-def _result_attrs(child: str, outcome: TurnOutcome) -> dict[str, str]:
-    success = "false"
-    if outcome.ending == "end":
-        success = "true"
-    return {"subagent_id": child, "success": success}
+def _make_tool(name: str, description: str, about_task: str) -> Tool:
+    schema = {
+        "type": "object",
+        "properties": {"task": {"type": "string", "description": about_task}},
+        "required": ["task"],
+    }
+    return Tool(name=name, description=description, schema=schema)
