@@ -7,10 +7,9 @@ newer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Literal
 
 import msgspec
 
@@ -44,22 +43,18 @@ _SEARCH = "see what search finds"
 
 
 class LibraryConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as it was read. `state` is what its door has recorded; a session has none."""
+    """A conversation as it was read, and the head of its records then.
+
+    `line` is for a list. `table` explains the last request, and `sentences` single segments of it, by key.
+    """
 
     name: str
-    kind: Literal["session", "recorded"]
+    head: StoredHead
     log: tuple[Segment, ...]
     ledger: Ledger
-    state: ConversationState | None = None
-    manifest_table: str = ""
+    line: str
+    table: str
     sentences: dict[str, str] = {}
-
-
-class _Remembered(msgspec.Struct, frozen=True):
-    """A conversation with the head of its records when it was read."""
-
-    head: StoredHead
-    conversation: LibraryConversation
 
 
 class ConversationLibrary:
@@ -70,11 +65,8 @@ class ConversationLibrary:
         self._index = index
         self._only = only
         self._recorded_in = recorded_workspace(workspace)
-        self._places: dict[str, str] = {
-            "session": workspace,
-            "recorded": conversation_workspace(self._recorded_in),
-        }
-        self._remembered: dict[tuple[str, str], _Remembered] = {}
+        self._workspaces: tuple[str, ...] = (workspace, conversation_workspace(self._recorded_in))
+        self._remembered: dict[str, LibraryConversation] = {}
         self._indexed: dict[str, StoredHead] = {}
 
     async def recall(self, key: str, *, conversation: str = "", start: int = 0, find: str = "") -> str:
@@ -93,9 +85,7 @@ class ConversationLibrary:
         stored = await self._read(conversation)
         if key:
             return _explain_key(stored, key)
-        if stored.state is None:
-            return stored.manifest_table
-        return _explain_snapshot(stored, stored.state)
+        return stored.table
 
     async def search(self, text: str, *, conversation: str = "", most: int = 10) -> str:
         """The places that answer a text best, each with its conversation and the key for `recall`."""
@@ -116,7 +106,7 @@ class ConversationLibrary:
         lines: list[str] = []
         for name in await self._list_names():
             try:
-                lines.append(_write_line(await self._read(name)))
+                lines.append((await self._read(name)).line)
             except LaminaError as error:
                 lines.append(f"{name}: it cannot be read: {error}")
         if not lines:
@@ -143,7 +133,7 @@ class ConversationLibrary:
         if self._only:
             return [self._only]
         names: dict[str, None] = {}
-        for workspace in self._places.values():
+        for workspace in self._workspaces:
             async for listed in every_conversation(self._store, workspace):
                 names[listed.conversation] = None
         return list(names)
@@ -154,36 +144,24 @@ class ConversationLibrary:
         if self._only and name != self._only:
             problem = "this server shows one other conversation"
             raise StoreError(problem, conversation=name, hint=f"leave it out, or say {self._only!r}")
-        head = await self._read_head("session", name)
-        if head.count:
-            return await self._read_remembered("session", name, head)
-        head = await self._read_head("recorded", name)
-        if head.state:
-            return await self._read_remembered("recorded", name, head)
+        for workspace in self._workspaces:
+            head = (await self._store.read(Where(workspace, name), last=0)).head
+            if head.is_empty:
+                continue
+            remembered = self._remembered.get(name)
+            if remembered is None or remembered.head != head:
+                if workspace == self._workspaces[0]:
+                    remembered = await _read_session(self._store, Where(workspace, name), head)
+                else:
+                    remembered = await _read_recorded(self._store, self._recorded_in, name, head)
+                self._remembered[name] = remembered
+            return remembered
         raise StoreError("there is none of this name", conversation=name, hint=_HINT)
 
-    async def _read_head(self, kind: str, name: str) -> StoredHead:
-        return (await self._store.read(Where(self._places[kind], name), last=0)).head
-
-    async def _read_remembered(
-        self, kind: Literal["session", "recorded"], name: str, head: StoredHead
-    ) -> LibraryConversation:
-        remembered = self._remembered.get((kind, name))
-        if remembered is not None and remembered.head == head:
-            return remembered.conversation
-        if kind == "session":
-            stored = await _read_session(self._store, Where(self._places[kind], name))
-        else:
-            stored = await _read_recorded(self._store, self._recorded_in, name)
-        self._remembered[kind, name] = _Remembered(head, stored)
-        return stored
-
     async def _refresh_index(self, stored: LibraryConversation) -> None:
-        head = self._remembered[stored.kind, stored.name].head
-        if self._indexed.get(stored.name) == head:
-            return
-        await self._index.replace(stored.name, _chunk_log(stored.log))
-        self._indexed[stored.name] = head
+        if self._indexed.get(stored.name) != stored.head:
+            await self._index.replace(stored.name, _chunk_log(stored.log))
+            self._indexed[stored.name] = stored.head
 
 
 @asynccontextmanager
@@ -195,37 +173,40 @@ async def open_library(
         yield ConversationLibrary(store, index, workspace=workspace, only=only)
 
 
-async def _read_session(store: Store, where: Where) -> LibraryConversation:
+async def _read_session(store: Store, where: Where, head: StoredHead) -> LibraryConversation:
     """A session with the explanation of its last request. The request is built, and not stored."""
     async with Session.open(store, where.conversation, workspace=where.workspace) as session:
         manifest = session.explain()
-        rows = join_folds(manifest.rows)
         sentences: dict[str, str] = {}
-        for row in (*rows, *manifest.rows):
+        for row in (*join_folds(manifest.rows), *manifest.rows):
             for name in (row.key, row.ref, row.recall):
                 sentences[name] = describe_row(row)
-        lines = str(manifest).split("\n")
+        size = f"{count_noun(len(session.log), 'segment')}, {count_noun(len(session.ledger.cuts), 'cut')}"
         return LibraryConversation(
             name=where.conversation,
-            kind="session",
+            head=head,
             log=session.log,
             ledger=session.ledger,
-            manifest_table="\n".join(_shorten(lines)),
+            line=f"{where.conversation}: a session, {size}",
+            table="\n".join(_shorten(str(manifest).split("\n"))),
             sentences=sentences,
         )
 
 
-async def _read_recorded(store: Store, workspace: str, name: str) -> LibraryConversation:
+async def _read_recorded(store: Store, workspace: str, name: str, head: StoredHead) -> LibraryConversation:
     """A conversation that a door has recorded: its state, and what is stored of its texts."""
     recorded = await read_recorded_log(store, workspace, name)
     if recorded is None:
         raise StoreError("there is none of this name", conversation=name, hint=_HINT)
+    line = _write_line(name, recorded.state)
+    rows = _explain_snapshot(recorded.log, recorded.state.ledger)
     return LibraryConversation(
         name=name,
-        kind="recorded",
+        head=head,
         log=recorded.log,
         ledger=recorded.ledger,
-        state=recorded.state,
+        line=line,
+        table="\n".join(_shorten([line, "", *rows])),
     )
 
 
@@ -268,37 +249,32 @@ def _describe_line(line: LedgerLine | None, size: int) -> str:
     return f"sent as {line.form.value} {moment}, since: {line.why}; {size:,} characters in full"
 
 
-def _explain_snapshot(stored: LibraryConversation, state: ConversationState) -> str:
-    """A recorded conversation: its last request in numbers, its cuts, and what was lowered with its key."""
-    ledger = state.ledger
-    cuts = [f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens" for cut in ledger.cuts]
-    lines = [_write_line(stored), "", *cuts]
-    by_stem = {stem_of(each.ref): each for each in identify_segments(stored.log)}
+def _explain_snapshot(log: Sequence[Segment], ledger: Ledger) -> Iterator[str]:
+    """The last request of a recorded conversation: its cuts, and what was lowered with its key."""
+    for cut in ledger.cuts:
+        yield f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens"
+    by_stem = {stem_of(each.ref): each for each in identify_segments(log)}
     for ref, line in ledger.lines.items():
         each = by_stem.get(stem_of(ref))
         if each is None:
-            lines.append(f"{line.form.value:<8} {line.why}; its text is not stored")
+            yield f"{line.form.value:<8} {line.why}; its text is not stored"
         else:
             what = describe_segment(each.segment)
-            lines.append(f'{line.form.value:<8} {what}: {line.why}; recall("{handle(each.content)}")')
+            yield f'{line.form.value:<8} {what}: {line.why}; recall("{handle(each.content)}")'
     for fold in ledger.folds:
         covered = count_noun(len(fold.covers), "segment")
-        lines.append(f'digest   of {covered}, cut {fold.cut}; recall("{fold.key}")')
+        yield f'digest   of {covered}, cut {fold.cut}; recall("{fold.key}")'
     if not ledger.lines and not ledger.folds:
-        lines.append("Nothing was lowered: the model saw everything.")
-    return "\n".join(_shorten(lines))
+        yield "Nothing was lowered: the model saw everything."
 
 
-def _write_line(stored: LibraryConversation) -> str:
-    """One conversation in a list."""
-    state = stored.state
-    cuts = count_noun(len(stored.ledger.cuts), "cut")
-    if state is None:
-        return f"{stored.name}: a session, {count_noun(len(stored.log), 'segment')}, {cuts}"
+def _write_line(name: str, state: ConversationState) -> str:
+    """A recorded conversation in a list."""
+    cuts = count_noun(len(state.ledger.cuts), "cut")
     moment = datetime.fromtimestamp(state.updated, UTC).strftime("%Y-%m-%d %H:%M")
     requests = count_noun(state.requests, "request")
     door = _DOORS.get(state.door, f"through the door {state.door!r}")
-    return f"{stored.name}: {door} to {state.model}, {requests}, {cuts}, last on {moment} UTC"
+    return f"{name}: {door} to {state.model}, {requests}, {cuts}, last on {moment} UTC"
 
 
 _DOORS = {

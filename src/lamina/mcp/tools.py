@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import mcp_types as types
 import msgspec
@@ -26,26 +26,75 @@ INSTRUCTIONS = (
     "kept conversations, explain says what the last request of one had in it, and why."
 )
 
-_CONVERSATION = {"type": "string", "description": "The name of a conversation; all of them if left out."}
-_NUMBER = {"type": "integer", "minimum": 0}
+_PLACES = {"minimum": 1, "maximum": MOST_HITS}
+_Conversation = Annotated[
+    str, msgspec.Meta(description="The name of a conversation; all of them if left out.")
+]
 
 
 class RecallArguments(msgspec.Struct, forbid_unknown_fields=True):
-    key: str
-    conversation: str = ""
-    start: Annotated[int, msgspec.Meta(ge=0)] = 0
-    find: str = ""
+    key: Annotated[str, msgspec.Meta(description="The key, such as k1f2e3d4c5b6.")]
+    conversation: _Conversation = ""
+    start: Annotated[int, msgspec.Meta(ge=0, description="The character to begin with; 0 if left out.")] = 0
+    find: Annotated[str, msgspec.Meta(description="A text to look for, whatever its case.")] = ""
 
 
 class ExplainArguments(msgspec.Struct, forbid_unknown_fields=True):
-    conversation: str = ""
-    key: str = ""
+    conversation: Annotated[str, msgspec.Meta(description="The name of a conversation.")] = ""
+    key: Annotated[str, msgspec.Meta(description="The key of one segment.")] = ""
 
 
 class LibrarySearchArguments(msgspec.Struct, forbid_unknown_fields=True):
-    text: str
-    conversation: str = ""
-    most: int = 10
+    text: Annotated[str, msgspec.Meta(description="Words to look for.")]
+    conversation: _Conversation = ""
+    most: Annotated[
+        int,
+        msgspec.Meta(description="How many places at most; 10 if left out.", extra_json_schema=_PLACES),
+    ] = 10
+
+
+class LibraryTool(NamedTuple):
+    """A tool over a library: what a client sees of it, and the method that answers with its arguments."""
+
+    title: str
+    description: str
+    arguments: type[msgspec.Struct]
+    answer: Callable[..., Awaitable[str]]
+
+
+_TOOLS = {
+    "recall": LibraryTool("Recall", RECALL.description, RecallArguments, ConversationLibrary.recall),
+    "explain": LibraryTool(
+        "Explain",
+        "Says what the last request of a conversation had in it: every segment with its layer, form, tokens "
+        "and reason. With a key it says why one segment was shortened or left out. Without a conversation it "
+        "lists the conversations.",
+        ExplainArguments,
+        ConversationLibrary.explain,
+    ),
+    "search": LibraryTool(
+        "Search",
+        "Finds places in kept conversations by their words, best first, each with the key that recall takes.",
+        LibrarySearchArguments,
+        ConversationLibrary.search,
+    ),
+}
+
+
+def _describe_tool(name: str, tool: LibraryTool) -> types.Tool:
+    _, schemas = msgspec.json.schema_components([tool.arguments])
+    schema = schemas[tool.arguments.__name__]
+    del schema["title"]  # the name of the class
+    return types.Tool(
+        name=name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=schema,
+        annotations=types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
+    )
+
+
+TOOLS = [_describe_tool(name, tool) for name, tool in _TOOLS.items()]
 
 
 def make_server(library: ConversationLibrary) -> Server[Any]:
@@ -73,34 +122,19 @@ def make_server(library: ConversationLibrary) -> Server[Any]:
 
 async def answer_call(library: ConversationLibrary, name: str, arguments: Any) -> types.CallToolResult:
     """The result of one call. Raises MCPError for a tool that does not exist."""
-    if name not in _ANSWERS:
-        message = f"there is no tool {name!r}; the tools are {', '.join(_ANSWERS)}"
+    if name not in _TOOLS:
+        message = f"there is no tool {name!r}; the tools are {', '.join(_TOOLS)}"
         raise MCPError(types.INVALID_PARAMS, message)
+    tool = _TOOLS[name]
     try:
-        text = await _ANSWERS[name](library, arguments)
+        values = _read_arguments(arguments, tool.arguments)
+        text = await tool.answer(library, **msgspec.structs.asdict(values))
     except LaminaError as error:
         return _report_error(error)
     return types.CallToolResult(content=[types.TextContent(text=text)])
 
 
-async def _recall(library: ConversationLibrary, arguments: Any) -> str:
-    values = _read_arguments(arguments, RecallArguments)
-    return await library.recall(
-        values.key, conversation=values.conversation, start=values.start, find=values.find
-    )
-
-
-async def _explain(library: ConversationLibrary, arguments: Any) -> str:
-    values = _read_arguments(arguments, ExplainArguments)
-    return await library.explain(conversation=values.conversation, key=values.key)
-
-
-async def _search(library: ConversationLibrary, arguments: Any) -> str:
-    values = _read_arguments(arguments, LibrarySearchArguments)
-    return await library.search(values.text, conversation=values.conversation, most=values.most)
-
-
-def _read_arguments(arguments: Any, kind: type[Any]) -> Any:
+def _read_arguments(arguments: Any, kind: type[msgspec.Struct]) -> msgspec.Struct:
     try:
         return msgspec.convert(arguments, kind)
     except msgspec.ValidationError as error:
@@ -113,60 +147,3 @@ def _report_error(error: LaminaError) -> types.CallToolResult:
     facts = {"error": {"kind": type(error).__name__, "message": str(error)}}
     content = types.TextContent(text=f"{type(error).__name__}: {error}")
     return types.CallToolResult(content=[content], structured_content=facts, is_error=True)
-
-
-def _tool(name: str, title: str, description: str, **properties: dict[str, Any]) -> types.Tool:
-    required = [key for key, schema in properties.items() if schema.pop("required", False)]
-    return types.Tool(
-        name=name,
-        title=title,
-        description=description,
-        input_schema={
-            "type": "object",
-            "properties": properties,
-            "required": required,
-            "additionalProperties": False,
-        },
-        annotations=types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
-    )
-
-
-TOOLS = [
-    _tool(
-        "recall",
-        "Recall",
-        RECALL.description,
-        key={"type": "string", "description": "The key, such as k1f2e3d4c5b6.", "required": True},
-        conversation=_CONVERSATION,
-        start=_NUMBER | {"description": "The character to begin with; 0 if left out."},
-        find={"type": "string", "description": "A text to look for, whatever its case."},
-    ),
-    _tool(
-        "explain",
-        "Explain",
-        "Says what the last request of a conversation had in it: every segment with its layer, form, tokens "
-        "and reason. With a key it says why one segment was shortened or left out. Without a conversation it "
-        "lists the conversations.",
-        conversation={"type": "string", "description": "The name of a conversation."},
-        key={"type": "string", "description": "The key of one segment."},
-    ),
-    _tool(
-        "search",
-        "Search",
-        "Finds places in kept conversations by their words, best first, each with the key that recall takes.",
-        text={"type": "string", "description": "Words to look for.", "required": True},
-        conversation=_CONVERSATION,
-        most={
-            "type": "integer",
-            "minimum": 1,
-            "maximum": MOST_HITS,
-            "description": "How many places at most; 10 if left out.",
-        },
-    ),
-]
-
-_ANSWERS: dict[str, Callable[[ConversationLibrary, Any], Awaitable[str]]] = {
-    "recall": _recall,
-    "explain": _explain,
-    "search": _search,
-}
