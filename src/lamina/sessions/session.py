@@ -123,8 +123,14 @@ class OpeningSession(AbstractAsyncContextManager["Session"]):
 def _check_entered(
     open_session: Callable[P, AbstractAsyncContextManager[Session]],
 ) -> Callable[P, OpeningSession]:
+    """Refuse what is no policy or no source at once, and methods of a session that was not entered."""
+
     @wraps(open_session)
     def open_when_entered(*args: P.args, **kwargs: P.kwargs) -> OpeningSession:
+        given: dict[str, Any] = kwargs
+        choose_policy(given.get("policy"), place="Session.open")
+        for index, source in enumerate(given.get("sources", ())):
+            check_source(source, f"sources[{index}]")
         return OpeningSession(open_session(*args, **kwargs))
 
     return open_when_entered
@@ -183,8 +189,6 @@ class Session:
         attached paths may not leave. `runtime` has what is seldom needed: redaction, a template, the clock.
         Without `settings` the user's own are read.
         """
-        for index, source in enumerate(sources):
-            check_source(source, f"sources[{index}]")
         setup = setup or SetupOptions()
         runtime = runtime or RuntimeOptions()
         policy = choose_policy(policy, place="Session.open")
