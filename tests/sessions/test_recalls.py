@@ -11,7 +11,8 @@ from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, NotFound
 from lamina.fitting.recalls import AROUND, MATCHES, PIECE
 from lamina.segments import file
-from lamina.sessions import RECALL, Session
+from lamina.fitting.recalls import RECALL
+from lamina.sessions import Session
 from lamina.stores import MemoryStore
 from lamina.testing.conformance import MODELS
 from tests.sessions.talking import HEAD, answer, awaited, opened, setup_of

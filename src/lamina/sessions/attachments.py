@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from os import PathLike
 from pathlib import Path, PurePath
@@ -213,14 +213,6 @@ class Mentioned(msgspec.Struct, frozen=True, kw_only=True):
     links: bool = False
 
 
-class RebuiltLog(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a log, from its first message that refers to something. `new_segments` were added to it."""
-
-    segments: tuple[Segment, ...]
-    new_segments: tuple[Segment, ...]
-    notes: tuple[str, ...]
-
-
 def files_mentioned(root: Workspace | str | PathLike[str]) -> Mentioned:
     """Find notes, folders and tags among the files of a folder, and nothing outside of it."""
 
@@ -274,30 +266,40 @@ def find_first_mention(log: Sequence[Segment]) -> int | None:
     return None
 
 
-async def rebuild_log(log: Sequence[Segment], start: int, mentioned: Mentioned | None) -> RebuiltLog:
-    """The log from `start` on, with what its messages refer to before each of them.
+async def rebuild_log(
+    log: Sequence[Segment],
+    mentioned: Mentioned | None,
+    workspace: str,
+    prepare: Callable[[Iterable[Segment]], Sequence[Segment]],
+) -> GatheredSegments:
+    """The log with what its messages refer to before each of them; no segments if nothing was found.
 
     Pages of chats have only the names of what was attached. What is no longer there is named in a note.
+    `prepare` makes what is found ready to be stored.
     """
-    new_segments: list[Segment] = []
+    found: list[Segment] = []
     notes: list[str] = []
 
     async def find(mention: Mention) -> Sequence[Segment]:
         if mentioned is None:
             return ()
         gathered = await gather([_as_source(mentioned.find, mention)], mention.name)
-        notes.extend(gathered.notes)
-        new_segments.extend(gathered.segments)
-        return gathered.segments
+        own = drop_foreign(gathered.segments, workspace)
+        prepared = prepare(own.segments)
+        notes.extend([*gathered.notes, *own.notes])
+        found.extend(prepared)
+        return prepared
 
-    segments = await rebuild(log[start:], find, links=mentioned is not None and mentioned.links)
+    segments = await rebuild(log, find, links=mentioned is not None and mentioned.links)
     missing: list[str] = []
     for message in segments:
         missing += [_name_mention(mention) for mention in mentions(message)]
     if missing:
         reason = NO_ROOT if mentioned is None else NOT_THERE
         notes.append(NOT_FOUND.format(names=_list_names(missing), why=reason))
-    return RebuiltLog(segments=segments, new_segments=tuple(new_segments), notes=tuple(notes))
+    if not found:
+        return GatheredSegments(notes=tuple(notes))
+    return GatheredSegments(segments, tuple(notes))
 
 
 def _name_mention(mention: Mention) -> str:

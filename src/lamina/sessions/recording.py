@@ -19,10 +19,11 @@ from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.recorder import CallRecorder
 from lamina.conversations.store import ConversationState, conversation_place, decode_state, find_title
 from lamina.core.envelope import Envelope
-from lamina.core.values import Budget, Cut, Ledger, Segment
+from lamina.core.values import Cut, Ledger, Segment
 from lamina.diagnose import diff
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import Conflict, LaminaError
+from lamina.sessions.request_builder import RequestBuilder
 from lamina.sessions.stored_conversation import StoredConversation
 from lamina.stores.paging import retry_conflicts
 from lamina.telemetry import active
@@ -33,8 +34,9 @@ DOOR = "session"
 class SessionRecord:
     """The record of one session, beside its log in the same store."""
 
-    def __init__(self, stored: StoredConversation) -> None:
+    def __init__(self, stored: StoredConversation, builder: RequestBuilder) -> None:
         self._stored = stored
+        self._builder = builder
         self._place = conversation_place(stored.where.workspace, stored.where.conversation)
         self._writer = RecordWriter()
         self._state: ConversationState | None = None
@@ -43,30 +45,19 @@ class SessionRecord:
         self._last_call: PaidCall | None = None
         self._last_envelope: Envelope | None = None
 
-    async def add(
-        self,
-        envelope: Envelope,
-        usage: Usage,
-        *,
-        dialect: str,
-        model: str,
-        stop: str,
-        cut: Cut | None,
-        budget: Budget | None,
-        log: tuple[Segment, ...],
-    ) -> None:
+    async def add(self, envelope: Envelope, usage: Usage, *, stop: str, cut: Cut | None) -> None:
         """Note a request and its answer. A failure is a note of the session."""
         if cut is None and self._last_envelope is not None:  # a request that nobody answered may have made it
             answered_cuts = len(self._last_envelope.ledger.cuts)
             cut = next(reversed(envelope.ledger.cuts[answered_cuts:]), None)
         recorder = CallRecorder(DOOR, "lowered")
         window = 0
-        if budget is not None:
-            window = budget.window
+        if self._builder.budget is not None:
+            window = self._builder.budget.window
         recorder.sent(
             self._writer,
-            dialect=dialect,
-            model=model,
+            dialect=self._builder.dialect.name,
+            model=self._builder.setup.model,
             window=window,
             ledger=envelope.ledger,
             envelope=envelope,
@@ -76,24 +67,22 @@ class SessionRecord:
         if usage != NOTHING_REPORTED:
             reported = usage
         recorder.answered(Answered(status=200, usage=reported, stop=tuple(filter(None, (stop,)))))
-        self._count_miss(envelope, usage, dialect=dialect, model=model, cut=cut)
+        self._count_miss(envelope, usage, cut)
         # The answer is in the log by now, and the model was paid: a failure here must not fail the turn.
         try:
-            await retry_conflicts(lambda: self._write(envelope, dialect=dialect, model=model, log=log))
+            await retry_conflicts(lambda: self._write(envelope))
         except (LaminaError, OSError) as error:
             self._stored.notes.append(f"what this request cost could not be recorded: {error}")
 
-    def _count_miss(
-        self, envelope: Envelope, usage: Usage, *, dialect: str, model: str, cut: Cut | None
-    ) -> None:
+    def _count_miss(self, envelope: Envelope, usage: Usage, cut: Cut | None) -> None:
         """Tell the telemetry if the cache lost what the last request of this session left in it."""
         cut_note = None
         if cut is not None:
             cut_note = CutNote.of(cut)
         call = PaidCall(
             tally=tally_usage(usage),
-            model=model,
-            dialect=dialect,
+            model=self._builder.setup.model,
+            dialect=self._builder.dialect.name,
             at=time(),
             tier=usage.tier,
             cut=cut_note,
@@ -103,22 +92,22 @@ class SessionRecord:
             loss = find_loss([self._last_call], call)
             if loss is not None and not loss.is_cut:
                 loss = explain_by_bytes(loss, diff(self._last_envelope, envelope))
-                active().count_miss(dialect, model, cause=loss.cause, by=loss.by, lost=loss.tokens)
+                active().count_miss(call.dialect, call.model, cause=loss.cause, by=loss.by, lost=loss.tokens)
         self._last_call = call
         self._last_envelope = envelope
 
-    async def _write(self, envelope: Envelope, *, dialect: str, model: str, log: tuple[Segment, ...]) -> None:
+    async def _write(self, envelope: Envelope) -> None:
         store = self._stored.store
         if self._state is None:
             await self._find_unsure()
             page = await store.read(self._place, last=0)
             self._writer.skip_to(page.head.count)
-            self._state = _load_state(page.head.state, log)
+            self._state = _load_state(page.head.state, self._stored.live.log)
             self._stored_state = page.head.state
         state = msgspec.structs.replace(
             self._state,
-            dialect=dialect,
-            model=model,
+            dialect=self._builder.dialect.name,
+            model=self._builder.setup.model,
             requests=self._state.requests + 1,
             tokens=envelope.tokens,
             ledger=Ledger(cuts=envelope.ledger.cuts),

@@ -63,29 +63,6 @@ class LiveLog(msgspec.Struct, frozen=True, kw_only=True):
     parent: Fork | None = None
 
 
-class NewestSegments:
-    """The newest segment of each kind and key in a log. Of a log that grew, only the end is read."""
-
-    def __init__(self) -> None:
-        self.segments: dict[tuple[str, str], Segment] = {}
-        self._log: tuple[Segment, ...] = ()
-
-    def read(self, log: tuple[Segment, ...]) -> None:
-        """Find them in this log.
-
-        A record is decoded once. So if the last segment of the log before is the same object at its place,
-        all before it are of the same records. A pin may have replaced one, but its words stay.
-        """
-        start = len(self._log)
-        continues = start == 0 or (len(log) >= start and log[start - 1] is self._log[-1])
-        if not continues:
-            self.segments = {}
-            start = 0
-        for segment in log[start:]:
-            self.segments[segment.kind, segment.key] = segment
-        self._log = log
-
-
 def encode_records(controls: Iterable[Control], segments: Iterable[Segment]) -> list[bytes]:
     """Encode a group of records, ready to be appended."""
     return [*map(_encode_control, controls), *map(encode, segments)]

@@ -150,7 +150,7 @@ class Session:
         self._lifetime = lifetime
         self._builder = builder
         self._writer = TurnWriter(stored, builder)
-        self._record = SessionRecord(stored)
+        self._record = SessionRecord(stored, builder)
         self._lock = anyio.Lock()
 
     @staticmethod
@@ -459,16 +459,7 @@ class Session:
                 )
             dialect = self._builder.dialect.name
             if self.envelope is not None:
-                await self._record.add(
-                    self.envelope,
-                    usage,
-                    dialect=dialect,
-                    model=self.setup.model,
-                    stop=absorbed.stop,
-                    cut=cut,
-                    budget=self.budget,
-                    log=self.log,
-                )
+                await self._record.add(self.envelope, usage, stop=absorbed.stop, cut=cut)
             if usage.input:
                 active().count_usage(
                     dialect, self.setup.model, sent=usage.input, cached=usage.cached, output=usage.output

@@ -13,8 +13,8 @@ from lamina.context.port import select_changed
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Segment
 from lamina.errors import Conflict
-from lamina.sessions.attachments import RebuiltLog, drop_foreign, find_first_mention, rebuild_log
-from lamina.sessions.records import Control, NewestSegments, Rewind
+from lamina.sessions.attachments import find_first_mention, rebuild_log
+from lamina.sessions.records import Control, Rewind
 from lamina.sessions.reports import Stopwatch
 from lamina.sessions.request_builder import BuiltRequest, RequestBuilder, StoredRequest, rebuild_request
 from lamina.sessions.stored_conversation import RecordGroup, SessionState, StoredConversation
@@ -34,7 +34,6 @@ class TurnWriter:
         self.watch = Stopwatch(builder.around.runtime.timer)
         self.left_out = 0
         self.envelope: Envelope | None = None
-        self._newest = NewestSegments()
         self._envelope_count = -1  # the number of records that the envelope is for
         self._state_before: SessionState | None = None  # the state that the envelope was built from
         self._request_before: BuiltRequest | StoredRequest | None = None
@@ -109,26 +108,14 @@ class TurnWriter:
         start = find_first_mention(log)
         if start is None or self.stored.state.ledger.mark is not None:
             return
-        rebuilt = await rebuild_log(log, start, self.builder.around.runtime.mentioned)
-        if rebuilt.new_segments:
-            rewind = Rewind(to=self.place(start))
-            group = self.stored.group([rewind], self._prepare_rebuilt(rebuilt))
+        around = self.builder.around
+        rebuilt = await rebuild_log(
+            log[start:], around.runtime.mentioned, around.workspace, self.builder.prepare_segments
+        )
+        if rebuilt.segments:
+            group = self.stored.group([Rewind(to=self.place(start))], rebuilt.segments)
             await self.add_group(group, self.stored.state.after_append())
         self.note_left_out(rebuilt.notes)
-
-    def _prepare_rebuilt(self, rebuilt: RebuiltLog) -> list[Segment]:
-        """The rebuilt log. What is new in it is prepared, or dropped if it is another workspace's."""
-        # By identity: an equal segment that is in the log already was prepared when it was stored.
-        new_ids = {id(segment) for segment in rebuilt.new_segments}
-        segments: list[Segment] = []
-        for segment in rebuilt.segments:
-            if id(segment) not in new_ids:
-                segments.append(segment)
-                continue
-            own = drop_foreign([segment], self.builder.around.workspace)
-            self.note_left_out(own.notes)
-            segments += self.builder.prepare_segments(own.segments)
-        return segments
 
     async def take_back(self, index: int) -> None:
         """Take back every segment from this index on."""
@@ -244,9 +231,8 @@ class TurnWriter:
             controls.append(self.builder.setup)
         sections: list[Segment] = []
         if opens_turn:
-            self._newest.read(self.stored.live.log)
-            changed = select_changed(self.builder.sections, self._newest.segments)
-            sections = self.builder.prepare_segments(changed)
+            newest = {(segment.kind, segment.key): segment for segment in self.stored.live.log}
+            sections = self.builder.prepare_segments(select_changed(self.builder.sections, newest))
         return self.stored.group(controls, [*sections, *segments])
 
     def _remember_envelope(self, envelope: Envelope) -> None:
