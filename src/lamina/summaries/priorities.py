@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.build import EMPTY_LEDGER, build
+from lamina.core.build import build
 from lamina.core.kinds import HIGH, LOW, kind_of
 from lamina.core.text.excerpts import to_one_line
 from lamina.core.values import Segment
@@ -68,7 +68,7 @@ async def suggest_priorities(
     if len(open_indices) < 2:
         return Prioritised(segments=tuple(segments))
     attachments = [segments[index] for index in open_indices]
-    questions = QuestionRun(write, (), terms=terms, ledger=EMPTY_LEDGER, bounds=bounds)
+    questions = QuestionRun(write, terms=terms, bounds=bounds)
     envelope = build(_make_question(attachments, prompt), head=terms.head, counter=terms.counter)
     problem = ""
     for _ in range(bounds.tries):

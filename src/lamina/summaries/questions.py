@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import anyio
 import msgspec
 
-from lamina.core.build import build
+from lamina.core.build import EMPTY_LEDGER, build
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Layout
 from lamina.core.text.characters import WHITE_SPACE
@@ -42,15 +42,18 @@ class QuestionRun:
     def __init__(
         self,
         write: Summarizer,
-        log: Sequence[Segment],
         *,
         terms: Terms,
-        ledger: Ledger,
         bounds: Bounds,
+        log: Sequence[Segment] = (),
+        ledger: Ledger = EMPTY_LEDGER,
         part: str = PART,
         source: str = "the conversation",
     ) -> None:
-        """`part` is the question about one piece of a longer text, and `source` names that text."""
+        """`log` is the conversation, unless the questions are not about it as it was sent.
+
+        `part` is the question about one piece of a longer text, and `source` names that text.
+        """
         self.write = write
         self.log = log
         self.terms = terms
@@ -58,25 +61,20 @@ class QuestionRun:
         self.bounds = bounds
         self.part = part
         self.source = source
-        self.window: int | None = None
-        if bounds.window:
-            self.window = bounds.window
-        elif terms.budget:
+        self.window = bounds.window
+        if not bounds.window and terms.budget:
             self.window = terms.budget.window
         self.asked = 0
 
     async def write_summary(self, entries: Sequence[Entry], instruction: str, *, most: int) -> str:
-        """Ask for a summary of these entries, after the whole conversation if that fits the window."""
-        envelope = self._continue_conversation(instruction)
-        if envelope is not None and self._fits(envelope, most):
-            return await self.ask(envelope, "summary", most=most, aligned=True)
-        return await self.read(entries, instruction, most=most)
+        """Ask for a summary of these entries, after the whole conversation if that fits the window.
 
-    async def read(self, entries: Sequence[Entry], instruction: str, *, most: int) -> str:
-        """Ask about these entries without the conversation: at once if they fit, or else in parts.
-
-        What was written about the parts is read once more, until that fits.
+        Else they are read without it: at once if they fit, or in parts. What was written about the parts is
+        read once more, until that fits.
         """
+        aligned = self._continue_conversation(instruction)
+        if aligned is not None and self._fits(aligned, most):
+            return await self.ask(aligned, "summary", most=most, aligned=True)
         texts: Sequence[str] = [_write_transcript(entry) for entry in entries]
         while True:
             envelope = self._make_question("\n".join(texts), "", instruction)
@@ -107,10 +105,9 @@ class QuestionRun:
         return answer
 
     def _continue_conversation(self, instruction: str) -> Envelope | None:
-        """Build the conversation as it was last sent, with the instruction after it.
-
-        Returns None if the options filter the instruction out, or put something else after it.
-        """
+        """Build the conversation as it was last sent, with the instruction after it, if there is one."""
+        if not self.log:
+            return None
         message = user(instruction)
         envelope = build_log([*self.log, message], self.terms, self.ledger)
         # options may filter the instruction out, or put something else after it

@@ -14,7 +14,7 @@ a cut would fold. They know only the few things of a session that `SummarizedSes
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -95,14 +95,8 @@ async def summarize(
     if not chosen.entries:
         return SummaryOutcome(notes=(f"nothing was summarised: {chosen.why}",))
     draft = SummaryDraft(chosen, log, terms=terms, ledger=ledger, coming=coming, window=bounds.window)
-    if draft.most < SHORTEST:
-        return draft.not_smaller()
-    questions = QuestionRun(write, log, terms=terms, ledger=ledger, bounds=bounds)
-
-    async def write_text(instruction: str) -> str:
-        return await questions.write_summary(chosen.entries, instruction, most=draft.most)
-
-    return await draft.write(questions, write_text, instructions=instructions)
+    questions = QuestionRun(write, terms=terms, bounds=bounds, log=log, ledger=ledger)
+    return await draft.write(questions, instructions=instructions)
 
 
 def without_thoughts(text: str) -> str:
@@ -183,39 +177,44 @@ class SummaryDraft:
         self.index = write_index(chosen, terms)
         self.most = self._count_most(window)
 
-    async def write(
-        self,
-        questions: QuestionRun,
-        write_text: Callable[[str], Awaitable[str]],
-        *,
-        instructions: str = "",
-    ) -> SummaryOutcome:
+    async def write(self, questions: QuestionRun, *, instructions: str = "") -> SummaryOutcome:
         """Ask for the text until it can be used, as often as the bounds allow.
 
-        `write_text` asks with an instruction. The second time, that says what was wrong with the first text.
+        The second time, the question says what was wrong with the first text.
         """
+        if self.most < SHORTEST:
+            return self._refuse("no model was asked: a summary would not be smaller")
         reasons: list[str] = []
         for _ in range(questions.bounds.tries):
             try:
-                text = await write_text(self.instruction(instructions, reasons))
+                instruction = self._write_instruction(instructions, reasons)
+                text = await questions.write_summary(self.chosen.entries, instruction, most=self.most)
             except Unanswered as problem:
                 reasons = [str(problem)]
                 continue
-            outcome = self.judge_text(clean_text(without_thoughts(text)), instructions)
+            outcome = self._judge_text(clean_text(without_thoughts(text)), instructions)
             if outcome.segment is not None:
                 return msgspec.structs.replace(outcome, asked=questions.asked)
             reasons = list(outcome.notes)
-        notes = tuple(f"the model's summary was not used: {reason}" for reason in reasons)
-        return SummaryOutcome(before=self.chosen.tokens, asked=questions.asked, notes=notes)
+        refused = self._refuse(*(f"the model's summary was not used: {reason}" for reason in reasons))
+        return msgspec.structs.replace(refused, asked=questions.asked)
 
-    def not_smaller(self) -> SummaryOutcome:
-        """The outcome if there is no room for a text."""
-        note = "no model was asked: a summary would not be smaller"
-        return SummaryOutcome(before=self.chosen.tokens, notes=(note,))
+    def _refuse(self, *notes: str, after: int = 0) -> SummaryOutcome:
+        return SummaryOutcome(before=self.chosen.tokens, after=after, notes=notes)
 
-    def instruction(self, instructions: str, reasons: Sequence[str]) -> str:
-        """The instruction for the model, with the reasons against its first text, if there are any."""
-        text = self.question()
+    def _write_instruction(self, instructions: str, reasons: Sequence[str]) -> str:
+        """What the model is asked to write, with the reasons against its first text, if there are any.
+
+        What the text must name stands behind a fence.
+        """
+        last = self.chosen.entries[-1]
+        lines = "\n".join(self.required.lines()) or "- (nothing in particular)"
+        text = self.task.format(
+            last=f"{make_inert(describe_segment(last.segment), 80)} ({make_inert(name_of(last), 80)})",
+            prompt=to_one_line(self.prompt, PROMPT_EXCERPT),
+            words=self.most * 2 // 3,
+            wanted=wrap_in_tag("excerpt", {"source": "what to name"}, guard(lines, self.terms.options.kinds)),
+        )
         if not is_blank(instructions):
             text += f"\nThe user asks in addition: {instructions.strip(WHITE_SPACE)}"
         if reasons:
@@ -223,18 +222,7 @@ class SummaryDraft:
             text += f"\nYour first text was refused: {guarded}"
         return text
 
-    def question(self) -> str:
-        """What the model is asked to write. What the text must name stands behind a fence."""
-        last = self.chosen.entries[-1]
-        lines = "\n".join(self.required.lines()) or "- (nothing in particular)"
-        return self.task.format(
-            last=f"{make_inert(describe_segment(last.segment), 80)} ({make_inert(name_of(last), 80)})",
-            prompt=to_one_line(self.prompt, PROMPT_EXCERPT),
-            words=self.most * 2 // 3,
-            wanted=wrap_in_tag("excerpt", {"source": "what to name"}, guard(lines, self.terms.options.kinds)),
-        )
-
-    def judge_text(self, text: str, instructions: str) -> SummaryOutcome:
+    def _judge_text(self, text: str, instructions: str) -> SummaryOutcome:
         """The outcome of a model's text, with every reason against it as a note.
 
         A text that is a little too long is used. One that is much too long frees too little.
@@ -244,11 +232,10 @@ class SummaryDraft:
         if len(reasons) > NOTES:
             reasons = [*reasons[:NOTES], f"and {len(reasons) - NOTES} more like these"]
         if reasons:
-            return SummaryOutcome(before=self.chosen.tokens, notes=tuple(reasons))
+            return self._refuse(*reasons)
         size = self.terms.counter.count(text)
         if size > SLACK * self.most:
-            note = f"it has {size:,} tokens, not {self.most:,}"
-            return SummaryOutcome(before=self.chosen.tokens, notes=(note,))
+            return self._refuse(f"it has {size:,} tokens, not {self.most:,}")
         return self.try_text(text, by="model")
 
     def try_text(self, text: str, *, by: Literal["model", "digest", "earlier"]) -> SummaryOutcome:
@@ -261,11 +248,10 @@ class SummaryDraft:
         envelope = build_log([*self.log, segment, *self.coming], self.terms, self.ledger)
         covered = {entry.ref for entry in envelope.entries if entry.why == f"covered by {segment.key}"}
         if covered != {entry.ref for entry in self.chosen.entries}:
-            return SummaryOutcome(before=before, notes=("it would not stand for what it says",))
+            return self._refuse("it would not stand for what it says")
         after = envelope.entry(segment.key).tokens
         if after * GAIN > before * (GAIN - 1):
-            note = f"it has {after:,} tokens, what it stands for {before:,}"
-            return SummaryOutcome(before=before, after=after, notes=(note,))
+            return self._refuse(f"it has {after:,} tokens, what it stands for {before:,}", after=after)
         return SummaryOutcome(segment=segment, by=by, before=before, after=after)
 
     def _compose(self, text: str, by: str) -> Segment:

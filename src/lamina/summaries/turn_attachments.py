@@ -105,9 +105,10 @@ async def condense_attachments(
     if names:
         return draft.try_text(AGAIN.format(names=", ".join(names)), by="earlier")
     draft.most = min(draft.most, max(limit, SHORTEST))
-    if draft.most < SHORTEST:
-        return draft.not_smaller()
-    return await _write_summary(draft, condense, terms)
+    questions = QuestionRun(
+        condense.write, terms=terms, bounds=condense.bounds, part=PART, source="attachments"
+    )
+    return await draft.write(questions)
 
 
 def with_summary(turn: Sequence[Segment], summary: Segment, *, kinds: Kinds) -> list[Segment]:
@@ -206,21 +207,3 @@ def _find_summarised_names(envelope: Envelope, chosen: CoveredEntries) -> list[s
             return []
         names.append(to_one_line(entry.segment.key or entry.segment.kind, 200))
     return names
-
-
-async def _write_summary(draft: SummaryDraft, condense: Condense, terms: Terms) -> SummaryOutcome:
-    """Have a model write the summary, in several questions if the attachments are too large for one."""
-    questions = QuestionRun(
-        condense.write,
-        (),
-        terms=terms,
-        ledger=EMPTY_LEDGER,
-        bounds=condense.bounds,
-        part=PART,
-        source="attachments",
-    )
-
-    async def write_text(instruction: str) -> str:
-        return await questions.read(draft.chosen.entries, instruction, most=draft.most)
-
-    return await draft.write(questions, write_text)
