@@ -69,47 +69,33 @@ def encode_records(controls: Iterable[Control], segments: Iterable[Segment]) -> 
 
 
 def read_records(bodies: Sequence[bytes], *, after: LiveLog | None = None) -> LiveLog:
-    """Read records, which come after those that `after` was read from.
-
-    Segments are decoded together at the end, so those that a rewind took back are not decoded.
-    """
+    """Read records, which come after those that `after` was read from."""
     earlier = after or LiveLog()
     controls = [_decode_control(body, place) for place, body in enumerate(bodies, earlier.count)]
-    count = earlier.count + len(bodies)
-    if not any(controls):
-        log_with_new = earlier.log + tuple(decode(bodies))
-        places_with_new = earlier.places + tuple(range(earlier.count, count))
-        return replace(earlier, log=log_with_new, places=places_with_new, count=count)
+    new_segments = iter(
+        decode(body for body, control in zip(bodies, controls, strict=True) if control is None)
+    )
     log = list(earlier.log)
-    places = list(earlier.places)  # those of undecoded records too
-    undecoded: list[bytes] = []
+    places = list(earlier.places)
     setup = earlier.setup
     parent = earlier.parent
-    for place, (body, control) in enumerate(zip(bodies, controls, strict=True), earlier.count):
+    for place, control in enumerate(controls, earlier.count):
         match control:
             case None:
+                log.append(next(new_segments))
                 places.append(place)
-                undecoded.append(body)
             case Rewind(to=to):
-                del places[bisect_left(places, to) :]
-                del undecoded[max(len(places) - len(log), 0) :]
-                del log[len(places) :]
+                index = bisect_left(places, to)
+                del log[index:]
+                del places[index:]
             case Pin():
-                # It pins a segment that is already in the log, never an equal one that comes later. So the
-                # records before it are decoded first.
-                log = _apply_pin([*log, *decode(undecoded)], control)
-                undecoded = []
+                log = _apply_pin(log, control)
             case Setup():
                 setup = control
             case Fork():
                 parent = control
-    return LiveLog(
-        log=(*log, *decode(undecoded)),
-        places=tuple(places),
-        count=count,
-        setup=setup,
-        parent=parent,
-    )
+    count = earlier.count + len(bodies)
+    return LiveLog(log=tuple(log), places=tuple(places), count=count, setup=setup, parent=parent)
 
 
 def pin_of(log: Iterable[Segment], key: str, *, on: bool, in_full: Collection[Ref] = ()) -> Pin | None:
