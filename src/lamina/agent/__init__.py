@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lamina.agent.actions import Action, approve_always
-from lamina.agent.loop import Agent
-from lamina.agent.one_shot import ModelPlan, PlannedCalls
+from lamina.agent.loop import Agent, ModelPlan, PlannedCalls
 from lamina.agent.outcome import Citation, ToolRunEvent, TurnCost, TurnEvent, TurnLimits, TurnOutcome
 from lamina.agent.profiles import CITING, EXPLORER, PLANNING, THINKING, AgentProfile, guidelines
 from lamina.agent.registry import AgentRegistry, load_agents, open_for

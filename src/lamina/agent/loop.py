@@ -4,10 +4,10 @@
     outcome = await agent.run(session, "Where is the retry policy?")
 
 Plain chat is the loop without actions. With one-shot tools (`plan`), things are looked up before the
-question, and the model has no tools to call. To answer from search, give the session a search among its
-sources, and set `cites`. Every step is recorded as it happens, in the layer of steps. A turn that is
-cancelled leaves a log that can go on: finished results are recorded, and the others say that they were not
-run.
+question, and the model has no tools to call. The plan is made by a call of its own, which is not recorded.
+To answer from search, give the session a search among its sources, and set `cites`. Every step is recorded as
+it happens, in the layer of steps. A turn that is cancelled leaves a log that can go on: finished results are
+recorded, and the others say that they were not run.
 
 `AgentTurn` is the only place where a session and a client meet. If the API refuses a request as too long, it
 is cut deeper and sent once more. If it does not know the switch for bound thinking, the request is sent once
@@ -26,7 +26,6 @@ import anyio
 import msgspec
 
 from lamina.agent.actions import Action, Approve, RunOptions, index_actions, refuse_call, run_calls
-from lamina.agent.one_shot import Plan, PlannedCalls, make_context
 from lamina.agent.outcome import (
     Citation,
     Ending,
@@ -40,7 +39,7 @@ from lamina.agent.outcome import (
     find_citations,
     ignore_event,
 )
-from lamina.agent.profiles import AgentProfile, split_plans
+from lamina.agent.profiles import PLANNING, AgentProfile, split_plans
 from lamina.agent.workspace_actions import workspace_actions
 from lamina.clients.events import Client, Event, Reason, StopEvent, TextEvent
 from lamina.clients.failures import CallFailed, RequestRefused
@@ -52,14 +51,21 @@ from lamina.conversations.remedies import (
     limit_to_report,
     read_refusal,
 )
+from lamina.core.build import build
 from lamina.core.kinds import kind_of
 from lamina.core.text.characters import WHITE_SPACE
-from lamina.core.values import Segment, ToolCall
+from lamina.core.values import Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of
+from lamina.dialects import DIALECTS
 from lamina.dialects.overflow import Overflow
+from lamina.dialects.port import PlainHead
+from lamina.dialects.sending import render_request
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.models.facts import model
+from lamina.segments import excerpt, system, user
 from lamina.sessions import Recorded, Session
+from lamina.sessions.answers import absorb_answer
 from lamina.sessions.attachments import Attachable
 from lamina.sessions.setup import dialect_for
 from lamina.summaries import Condense
@@ -73,6 +79,44 @@ Before = Callable[[Session, dict[str, Any]], Awaitable[dict[str, Any] | None] | 
 
 After = Callable[[Session, Recorded], Awaitable[None] | None]
 """Sees each answer after it was recorded. It may be async."""
+
+
+class PlannedCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls of a plan, and what making it cost."""
+
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None
+
+
+Plan = Callable[[str], Awaitable[Sequence[ToolCall] | PlannedCalls]]
+"""Says which tools must run before a prompt can be answered."""
+
+
+class ModelPlan:
+    """A plan that a model makes. It keeps no state from one plan to the next, so turns may share it."""
+
+    def __init__(
+        self, client: Client, model: str, actions: Sequence[Action], *, instructions: str = PLANNING
+    ) -> None:
+        self._client = client
+        self._model = model
+        self._actions = tuple(actions)
+        self._instructions = instructions
+
+    async def __call__(self, prompt: str) -> PlannedCalls:
+        dialect = DIALECTS[self._client.dialect]
+        tools = tuple(action.tool for action in self._actions)
+        head = dialect.head.write(PlainHead(model=self._model, tools=tools)).head
+        request = render_request(build([system(self._instructions), user(prompt)], head=head), dialect)
+        async with self._client.send(request) as reply:
+            absorbed = await absorb_answer(reply, dialect)
+        calls: list[ToolCall] = []
+        for segment in absorbed.segments:
+            for part in segment.parts:
+                if isinstance(part, ToolCall):
+                    call_id = part.id or f"plan-{len(calls)}"  # Ollama's own API has no ids
+                    calls.append(ToolCall(id=call_id, name=part.name, arguments=part.arguments))
+        return PlannedCalls(calls=tuple(calls), usage=absorbed.usage)
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,7 +244,7 @@ class AgentTurn:
         options = msgspec.structs.replace(self._options, question="")
         results = await run_calls(planned.calls, index_actions(self._agent.actions), options, {})
         await self._note_calls(planned.calls, results)
-        return [make_context(call, result) for call, result in zip(planned.calls, results, strict=True)]
+        return [_make_context(call, result) for call, result in zip(planned.calls, results, strict=True)]
 
     async def _run_open_calls(self) -> None:
         """Run the calls that wait, and add their results to the session."""
@@ -300,6 +344,13 @@ class AgentTurn:
                     await session.record(f"{text}\n{INTERRUPTED}")
             raise
         return reading
+
+
+def _make_context(call: ToolCall, result: Segment) -> Segment:
+    """The result of a planned call as an excerpt, which names the tool and its arguments as the source."""
+    part = result.parts[0]
+    content = part.content if isinstance(part, ToolResult) else result.parts
+    return excerpt(text_of(content), source=call.name, place=call.arguments, recover=None)
 
 
 def _complete_results(calls: Sequence[ToolCall], finished: dict[int, Segment]) -> list[Segment]:
