@@ -27,7 +27,7 @@ from lamina.agent import (
     search_action,
 )
 from lamina.agent.actions import add_question
-from lamina.agent.scratchpad import LARGEST
+from lamina.agent.ready_actions import LARGEST
 from lamina.clients import UsageEvent
 from lamina.context.search import chunks_of, open_index
 from lamina.core import KINDS, Kind, Text, ToolCall

@@ -6,10 +6,9 @@ from lamina.agent.actions import Action, approve_always
 from lamina.agent.loop import Agent, ModelPlan, PlannedCalls
 from lamina.agent.outcome import Citation, ToolRunEvent, TurnCost, TurnEvent, TurnLimits, TurnOutcome
 from lamina.agent.profiles import CITING, EXPLORER, PLANNING, THINKING, AgentProfile, guidelines
+from lamina.agent.ready_actions import scratchpad, search_action, workspace_actions
 from lamina.agent.registry import AgentRegistry, load_agents, open_for
-from lamina.agent.scratchpad import scratchpad
 from lamina.agent.subagents import ForkedTask, delegate, delegate_forked, fork_tasks, hand_over
-from lamina.agent.workspace_actions import search_action, workspace_actions
 
 __all__ = [
     "CITING",

@@ -40,7 +40,7 @@ from lamina.agent.outcome import (
     ignore_event,
 )
 from lamina.agent.profiles import PLANNING, AgentProfile, split_plans
-from lamina.agent.workspace_actions import workspace_actions
+from lamina.agent.ready_actions import workspace_actions
 from lamina.clients.events import Client, Event, Reason, StopEvent, TextEvent
 from lamina.clients.failures import CallFailed, RequestRefused
 from lamina.context.tools import workspace_tools

@@ -24,11 +24,9 @@ from lamina.diagnose import diff
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import Conflict, LaminaError
 from lamina.sessions.request_builder import RequestBuilder
-from lamina.sessions.stored_conversation import StoredConversation
+from lamina.sessions.stored_conversation import DOOR, StoredConversation
 from lamina.stores.paging import retry_conflicts
 from lamina.telemetry import active
-
-DOOR = "session"
 
 
 class SessionRecord:

@@ -49,7 +49,6 @@ from lamina.sessions.answers import (
     task_for_fork,
 )
 from lamina.sessions.attachments import Attachable, drop_foreign, files_mentioned
-from lamina.sessions.opening import continue_setup, open_session_store, refuse_other_doors
 from lamina.sessions.recording import SessionRecord
 from lamina.sessions.records import Control, Fork, pin_of
 from lamina.sessions.reports import TurnReport, report_turn
@@ -62,7 +61,7 @@ from lamina.sessions.setup import (
     load_user_policy,
     read_policy,
 )
-from lamina.sessions.stored_conversation import StoredConversation, once
+from lamina.sessions.stored_conversation import StoredConversation, once, open_session_store
 from lamina.sessions.system_sections import Persona, SystemText, UsualPersona, Words, persona_for
 from lamina.sessions.turn_gathering import condense_turn, gather_turn
 from lamina.sessions.turn_writer import TurnWriter
@@ -208,8 +207,7 @@ class Session:
         async with open_session_store(store, settings, key=key, environment=environment) as opened_store:
             stored = StoredConversation(opened_store, Where(workspace, conversation))
             await stored.load()
-            if not stored.live.count:
-                await refuse_other_doors(stored)
+            await stored.refuse_other_doors()
             around = Surroundings(
                 workspace=workspace,
                 policy=policy.over(user_policy),
@@ -228,7 +226,7 @@ class Session:
             sections = await around.system_text.read(calls_functions=False)
             first_setup = Setup(model=settings.model, dialect=settings.dialect).over(read_policy(user_policy))
             changes = {"model": model, **msgspec.structs.asdict(setup)}
-            whole_setup = continue_setup(stored, first_setup, changes, policy=policy, runtime=runtime)
+            whole_setup = stored.continue_setup(first_setup, changes, policy=policy, runtime=runtime)
             builder = RequestBuilder(whole_setup, around, sections)
             if builder.unsupported:
                 stored.notes.append(f"{builder.dialect.name} cannot say: {', '.join(builder.unsupported)}")

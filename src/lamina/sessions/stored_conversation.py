@@ -9,20 +9,33 @@ If it is damaged or missing, it is rebuilt from the log: a new epoch begins, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from hashlib import sha256
+from os import PathLike, fspath
 from typing import Any
 
 import msgspec
 
+from lamina.conversations.store import conversation_place, decode_state
 from lamina.core.envelope import Envelope
 from lamina.core.ledger import rewind
 from lamina.core.recall import list_refs
-from lamina.core.values import LEDGER_VERSION, Cut, Ledger, Segment, SentMark
+from lamina.core.values import LEDGER_VERSION, Cut, Ledger, Role, Segment, SentMark
 from lamina.errors import BadInput, advise_on_version
+from lamina.fitting.policy import Policy
 from lamina.formats.codec import encode
 from lamina.sessions.records import Control, LiveLog, encode_records, read_records
+from lamina.sessions.setup import RuntimeOptions, Setup, read_policy, store_options
+from lamina.settings import Settings
+from lamina.stores.address import open_default_store, open_store, resolve_key
 from lamina.stores.port import Once, Store, Where
+
+DOOR = "session"
+
+RECALL_STAYS = (
+    "the recall tool stays as it was when this conversation began: to change it now would rewrite its head"
+)
 
 
 class RecordGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +71,44 @@ class StoredConversation:
             self.notes.append(note)
         self.stale = False
 
+    async def refuse_other_doors(self) -> None:
+        """Raise BadInput if a wrapped client or a gateway began the conversation of this name.
+
+        What they keep of it is no log, so a session would begin anew under its name, and mix both records.
+        """
+        if self.live.count:
+            return
+        place = conversation_place(self.where.workspace, self.where.conversation)
+        state = (await self.store.read(place, last=0)).head.state
+        if not state:
+            return
+        door = decode_state(state).door or "gateway"
+        if door != DOOR:
+            hint = "go on through that door, or open a session under another name"
+            raise BadInput(
+                f"conversation {self.where.conversation!r} was begun by another door ({door})",
+                place="Session.open",
+                hint=hint,
+            )
+
+    def continue_setup(
+        self, first_setup: Setup, changes: dict[str, Any], *, policy: Policy, runtime: RuntimeOptions
+    ) -> Setup:
+        """The setup as it was left, with the caller's changes; of a new conversation the `first_setup`.
+
+        What the caller gives comes first, then what is stored, then the user's settings. The recall tool
+        stays as it was once a request was sent. It is part of the prefix, so to add or remove it later would
+        throw the whole cache away.
+        """
+        stored_setup = self.live.setup
+        setup = (stored_setup or first_setup).over({**changes, **read_policy(policy)})
+        if stored_setup is not None and stored_setup.recall != setup.recall:
+            was_answered = any(segment.role is Role.ASSISTANT for segment in self.live.log)
+            if was_answered or self.state.ledger.mark:
+                self.notes.append(RECALL_STAYS)
+                setup = setup.over({"recall": stored_setup.recall})
+        return store_options(setup, policy, runtime)
+
     def group(self, controls: Iterable[Control], segments: Iterable[Segment]) -> RecordGroup:
         """Make a group of records. It is not added yet."""
         bodies = tuple(encode_records(controls, segments))
@@ -86,6 +137,34 @@ class StoredConversation:
         self.live = group.live
         self.state = state
         return True
+
+
+@asynccontextmanager
+async def open_session_store(
+    store: Store | str | PathLike[str] | None,
+    settings: Settings,
+    *,
+    key: Any = None,
+    environment: Mapping[str, str],
+) -> AsyncIterator[Store]:
+    """Yield the caller's store, or the one at an address, or the user's own.
+
+    A store that is opened here is closed at the end. If there is a key, from the caller or configured, it is
+    sealed.
+    """
+    if store is not None and not isinstance(store, str | PathLike):
+        if key is not None:
+            hint = "seal it yourself: Sealed(store, key); or give an address"
+            raise BadInput("a store that is open takes no key", place="key", hint=hint)
+        yield store
+        return
+    store_key = await resolve_key(key, settings, environment)
+    if store is None:
+        opening = open_default_store(settings, key=store_key)
+    else:
+        opening = open_store(fspath(store), key=store_key)
+    async with opening as opened_store:
+        yield opened_store
 
 
 def once(key: str, segments: Sequence[Segment]) -> Once | None:
