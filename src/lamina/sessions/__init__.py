@@ -5,7 +5,7 @@ from __future__ import annotations
 from lamina.context.port import Source
 from lamina.core.history_window import LastN
 from lamina.dialects.port import PlainHead
-from lamina.fitting.recalls import Recalled
+from lamina.fitting.recalls import Recalled, TextMatch
 from lamina.sessions.answers import Recorded
 from lamina.sessions.attachments import Attachable, Mentioned, files_mentioned
 from lamina.sessions.reports import Metrics, TurnReport
@@ -37,6 +37,7 @@ __all__ = [
     "Store",
     "Stored",
     "Template",
+    "TextMatch",
     "TurnReport",
     "UsualPersona",
     "Utterance",
