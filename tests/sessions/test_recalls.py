@@ -9,9 +9,8 @@ from lamina.core import text_of
 from lamina.core.values import Budget, Form
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, NotFound
-from lamina.fitting.recalls import AROUND, MATCHES, PIECE
+from lamina.fitting.recalls import AROUND, MATCHES, PIECE, RECALL
 from lamina.segments import file
-from lamina.fitting.recalls import RECALL
 from lamina.sessions import Session
 from lamina.stores import MemoryStore
 from lamina.testing.conformance import MODELS
