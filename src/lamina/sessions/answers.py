@@ -25,10 +25,9 @@ from lamina.dialects.json_values import decode_arguments
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, LaminaError
-from lamina.fitting.recalls import RECALL, answer_recall
+from lamina.fitting.recalls import answer_recall
 from lamina.segments import assistant, note, result, segment
 from lamina.sessions.records import read_records
-from lamina.sessions.request_builder import RequestBuilder
 from lamina.sessions.stored_conversation import StoredConversation
 from lamina.sessions.turns import take_call
 from lamina.stores.port import Where
@@ -89,14 +88,26 @@ async def _read_answer(answer: Answer, dialect: Dialect) -> Absorbed:
     return Absorbed(segments=(assistant(answer),))
 
 
-def make_results(results: Iterable[Results], calls: Iterable[ToolCall]) -> list[Segment]:
-    """One segment for each result, named after the tool of its call: of several with one id, the first."""
-    names: dict[str, str] = {}
-    for call in calls:
-        names.setdefault(call.id, call.name)
+def make_results(results: Iterable[Results], calls: Sequence[ToolCall]) -> list[Segment]:
+    """One segment for each result, named after the tool of its call: of several with one id, the first.
+
+    `{"call_1": "done"}` is the result of one call.
+    """
+    names = {call.id: call.name for call in reversed(calls)}
     segments: list[Segment] = []
     for item in results:
-        segments += _result_segments(item, names)
+        match item:
+            case Segment():
+                segments.append(item)
+            case ToolResult():
+                name = item.name or names.get(item.id, "")
+                segments.append(result(item.content, id=item.id, name=name, error=item.error))
+            case Mapping():
+                for id_, content in item.items():
+                    segments.append(result(content, id=id_, name=names.get(id_, "")))
+            case _:
+                hint = "give {call id: text}, a ToolResult or a segment"
+                raise BadInput(f"{type(item).__name__} is no result", place="results", hint=hint)
     return segments
 
 
@@ -119,22 +130,6 @@ def order_results(results: Iterable[Segment], calls: Iterable[ToolCall]) -> list
     return [one for _, one in sorted(placed, key=itemgetter(0))]
 
 
-def _result_segments(item: Results, names: Mapping[str, str]) -> list[Segment]:
-    """The segments of results in any of their forms. `names` has the tool of each call.
-
-    `{"call_1": "done"}` is the result of one call.
-    """
-    if isinstance(item, Segment):
-        return [item]
-    if isinstance(item, ToolResult):
-        name = item.name or names.get(item.id, "")
-        return [result(item.content, id=item.id, name=name, error=item.error)]
-    if not isinstance(item, Mapping):
-        hint = "give {call id: text}, a ToolResult or a segment"
-        raise BadInput(f"{type(item).__name__} is no result", place="results", hint=hint)
-    return [result(content, id=id_, name=names.get(id_, "")) for id_, content in item.items()]
-
-
 def _result_of(segment: Segment) -> ToolResult:
     """The result in a segment; one of no call if it has none."""
     for part in segment.parts:
@@ -143,20 +138,12 @@ def _result_of(segment: Segment) -> ToolResult:
     return ToolResult(id="", content=())
 
 
-def is_own_call(call: ToolCall, builder: RequestBuilder) -> bool:
-    """Whether the session itself answers this call."""
-    return builder.setup.recall and call.name == RECALL.name
-
-
-async def answer_own_calls(
-    calls: Iterable[ToolCall], builder: RequestBuilder, stored: StoredConversation
-) -> list[Segment]:
-    """The results of those calls that the session answers."""
+async def answer_own_calls(calls: Iterable[ToolCall], stored: StoredConversation) -> list[Segment]:
+    """The results of calls of the recall tool."""
     results: list[Segment] = []
     for call in calls:
-        if is_own_call(call, builder):
-            answer = await answer_child_recall(call, stored)
-            results.append(answer or answer_recall(stored.live.log, call, ledger=stored.state.ledger))
+        answer = await _answer_child_recall(call, stored)
+        results.append(answer or answer_recall(stored.live.log, call, ledger=stored.state.ledger))
     return results
 
 
@@ -165,32 +152,22 @@ def task_for_fork(task: str, parent: str) -> Segment:
     return segment("parent_message", Role.USER, FORKED_TASK + task, attrs={"parent_agent_id": parent})
 
 
-async def answer_child_recall(call: ToolCall, stored: StoredConversation) -> Segment | None:
+async def _answer_child_recall(call: ToolCall, stored: StoredConversation) -> Segment | None:
     """What a sub-agent did, for a recall that names its conversation; None for any other call.
 
     Only a sub-agent whose result is in the log can be read, and only in the same workspace.
     """
-    name = _recalled_key(call)
-    if not name:
-        return None
+    name = ""
+    match decode_arguments(call.arguments):
+        case {"key": str(key)}:
+            name = key
     children = {one.attrs.get("subagent_id") for one in stored.live.log if one.kind == "subagent_result"}
-    if name not in children:
+    if not name or name not in children:
         return None
     steps = await _read_steps(stored, name)
     if not steps:
         return None
-    transcript = note(name, steps, key=name)
-    return answer_recall((transcript,), call, ledger=Ledger())
-
-
-def _recalled_key(call: ToolCall) -> str:
-    """The key that a recall names, or "" if the call is none."""
-    if call.name != RECALL.name:
-        return ""
-    match decode_arguments(call.arguments):
-        case {"key": str(key)}:
-            return key
-    return ""
+    return answer_recall((note(name, steps, key=name),), call, ledger=Ledger())
 
 
 async def _read_steps(stored: StoredConversation, name: str) -> str:

@@ -34,7 +34,7 @@ from lamina.core.history_window import LastN
 from lamina.core.values import Budget, Form, Ledger, Segment, ToolCall
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.policy import Policy, choose_policy
-from lamina.fitting.recalls import Recalled, recall_text
+from lamina.fitting.recalls import RECALL, Recalled, recall_text
 from lamina.fitting.server_reports import UNBOUND, calibrate_ledger, record_clearing, record_unbound
 from lamina.sessions.answers import (
     Answer,
@@ -42,7 +42,6 @@ from lamina.sessions.answers import (
     Results,
     absorb_answer,
     answer_own_calls,
-    is_own_call,
     list_unanswered,
     make_results,
     order_results,
@@ -478,8 +477,8 @@ class Session:
             # Some servers give every call the same id. What the application returns is of its own tools.
             apps_first = sorted(calls, key=self.is_own_call)
             segments = make_results(results, apps_first)
-            unanswered = list_unanswered(calls, segments)
-            segments += await answer_own_calls(unanswered, self._builder, self._stored)
+            own_calls = [call for call in list_unanswered(calls, segments) if self.is_own_call(call)]
+            segments += await answer_own_calls(own_calls, self._stored)
             segments = order_results(segments, calls)
             prepared = self._builder.prepare_segments(segments)
             repeatable = once(key, segments)
@@ -620,4 +619,4 @@ class Session:
 
     def is_own_call(self, call: ToolCall) -> bool:
         """Whether the session itself answers this call."""
-        return is_own_call(call, self._builder)
+        return self.setup.recall and call.name == RECALL.name

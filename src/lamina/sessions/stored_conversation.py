@@ -279,10 +279,14 @@ def load_state(body: bytes, *, count: int) -> tuple[SessionState, str]:
     plain: Any = None
     try:
         plain = msgspec.json.decode(body)
-        return _read_state(plain), ""
+        ledger = Ledger.load(plain)
+        cuts = msgspec.convert(plain.get("places", ()), tuple[CutPlace, ...])
+        before = msgspec.convert(plain.get("before"), SentMark | None)
+        return SessionState(ledger=ledger, fresh="before" in plain, before=before, cuts=cuts), ""
     except (BadInput, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        version = _find_other_version(plain)
-        if version is not None:
+        # The state of another release is not damaged and must not be overwritten.
+        version = plain.get("version") if isinstance(plain, dict) else None
+        if isinstance(version, int) and version != LEDGER_VERSION:
             hint = advise_on_version(version, LEDGER_VERSION)
             raise BadInput(f"version {version}", place="ledger", hint=hint) from None
         note = _REBUILT_NOTE.format(f"could not be read ({error})")
@@ -294,20 +298,3 @@ _REBUILT_NOTE = "the ledger of this conversation {}; it was rebuilt from the log
 
 def _new_epoch(reason: str) -> SessionState:
     return SessionState(ledger=Ledger(cuts=(Cut(number=1, reason=reason),)))
-
-
-def _read_state(plain: Any) -> SessionState:
-    ledger = Ledger.load(plain)
-    cuts = msgspec.convert(plain.get("places", ()), tuple[CutPlace, ...])
-    before = msgspec.convert(plain.get("before"), SentMark | None)
-    return SessionState(ledger=ledger, fresh="before" in plain, before=before, cuts=cuts)
-
-
-def _find_other_version(plain: object) -> int | None:
-    """The version of a state of another release. It is not damaged and must not be overwritten."""
-    if not isinstance(plain, dict):
-        return None
-    version = plain.get("version")
-    if not isinstance(version, int) or version == LEDGER_VERSION:
-        return None
-    return version
