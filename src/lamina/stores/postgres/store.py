@@ -19,8 +19,10 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import LiteralString, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
+from anyio import to_thread
 from psycopg import sql
 
 from lamina.errors import BadInput, Broken, StoreError, advise_on_version
@@ -42,35 +44,8 @@ T = TypeVar("T")
 
 VERSION = 3
 
-TABLES: tuple[LiteralString, ...] = (
-    """CREATE TABLE conversation (
-        workspace text COLLATE "C" NOT NULL,
-        name text COLLATE "C" NOT NULL,
-        count bigint NOT NULL,
-        state bytea NOT NULL,
-        state_sum bigint NOT NULL,
-        sum bigint NOT NULL,
-        PRIMARY KEY (workspace, name)
-    )""",
-    """CREATE TABLE record (
-        workspace text COLLATE "C" NOT NULL,
-        conversation text COLLATE "C" NOT NULL,
-        seq bigint NOT NULL,
-        body bytea NOT NULL,
-        sum bigint NOT NULL,
-        PRIMARY KEY (workspace, conversation, seq)
-    )""",
-    """CREATE TABLE once (
-        workspace text COLLATE "C" NOT NULL,
-        conversation text COLLATE "C" NOT NULL,
-        key bytea NOT NULL,
-        digest bytea NOT NULL,
-        count bigint NOT NULL,
-        sum bigint NOT NULL,
-        PRIMARY KEY (workspace, conversation, key)
-    )""",
-)
-"""`lamina`, with one row, says which version they have."""
+SCHEMA = Path(__file__).with_name("schema.sql")
+"""The statements that make the tables. `lamina`, with one row, says which version they have."""
 
 
 @asynccontextmanager
@@ -216,10 +191,7 @@ async def make_tables(connection: PostgresConnection, schema: str) -> None:
         await _make_schema(connection, schema)
         if await _has_tables(connection):
             return
-        for statement in TABLES:
-            await connection.execute(statement)
-        await connection.execute("CREATE TABLE lamina (version integer NOT NULL)")
-        await connection.execute("INSERT INTO lamina VALUES (%s)", [VERSION])
+        await connection.execute(await to_thread.run_sync(SCHEMA.read_bytes))
 
 
 _LOCK_MAKING = (

@@ -33,7 +33,7 @@ SERVICE = "lamina"
 SHORTEST = 12
 """Characters of a passphrase. The slow derivation does not help a shorter one."""
 
-KNOWN = (
+DEFAULT_KEYS = (
     "replacemebeforedeployment",
     "replaceme",
     "changeme",
@@ -169,7 +169,7 @@ def _decode_secret(text: str, place: str) -> bytes:
     text = text.strip()
     if not text:
         raise BadInput("it is empty", place=place, hint=_HOW)
-    if _letters_of(text) in KNOWN:
+    if _letters_of(text) in DEFAULT_KEYS:
         raise BadInput("it is a known default", place=place, hint=_HOW)
     if re.fullmatch(r"[0-9a-fA-F]{64}", text):
         return bytes.fromhex(text)
@@ -208,7 +208,7 @@ def _check_passphrase(text: str) -> None:
     except UnicodeEncodeError:
         raise BadInput("it holds a lone surrogate", place="passphrase", hint=hint) from None
     letters = _letters_of(text)
-    if letters in KNOWN or letters.startswith(("replaceme", "changeme")):
+    if letters in DEFAULT_KEYS or letters.startswith(("replaceme", "changeme")):
         raise BadInput("it is a known default", place="passphrase", hint=hint)
     length = len(text.strip())
     if length < SHORTEST:
