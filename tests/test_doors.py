@@ -42,7 +42,7 @@ PARSERS = frozenset(
 
 NOT_FROM_OUTSIDE = {
     "conversations/erasing.py": "its _UNREADABLE has RecursionError, and states were decoded before",
-    "gateway/request_bodies.py:_find_values": "one string, which has no depth",
+    "relay/request_bodies.py:_find_values": "one string, which has no depth",
     "gateway/supervised.py:main": "settings that the supervisor wrote",
     "gateway/server.py:create_worker_app": "settings that the first process wrote for its workers",
     "models/facts.py:listed_models": "a file of lamina's own",

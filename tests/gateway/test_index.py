@@ -14,10 +14,10 @@ from lamina.core import Cut
 from lamina.core.values import Ledger
 from lamina.dialects import DIALECTS, Usage
 from lamina.dialects.usage import NOTHING_REPORTED
-from lamina.gateway.request_bodies import RequestBody, decode_body
 from lamina.relay import conversation_index
 from lamina.relay.conversation_index import ConversationIndex, ConversationMatch
 from lamina.relay.identity import ClientIdentity
+from lamina.relay.request_bodies import RequestBody, decode_body
 from lamina.relay.turn_memory import TurnMemory
 from lamina.stores import StoredHead
 

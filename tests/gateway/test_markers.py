@@ -14,11 +14,11 @@ from lamina.conversations.store import WORKSPACE, list_conversations
 from lamina.core import Counter, Cut
 from lamina.dialects import DIALECTS, Usage
 from lamina.fitting import Breakpoints, Policy
-from lamina.gateway.request_bodies import decode_body
 from lamina.relay.calls import IncomingRequest, OutgoingRequest, call_upstream
 from lamina.relay.config import UpstreamSettings
 from lamina.relay.identity import ClientIdentity
 from lamina.relay.policies import plans_markers
+from lamina.relay.request_bodies import decode_body
 from lamina.relay.turn_memory import TurnMemory
 from lamina.relay.upstreams import Upstream
 from lamina.stores import open_store

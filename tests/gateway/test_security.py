@@ -21,10 +21,10 @@ from lamina.errors import BadInput
 from lamina.fitting import Policy
 from lamina.gateway import GatewaySettings, load_gateway_settings
 from lamina.gateway.packed_bodies import unpack
-from lamina.gateway.request_bodies import decode_body
 from lamina.relay import limits
 from lamina.relay.config import AccessToken, UpstreamSettings, check_settings, is_loopback, read_host_name
 from lamina.relay.refusals import Refusal
+from lamina.relay.request_bodies import decode_body
 from lamina.relay.security import Visitor, admit_visitor
 from lamina.relay.turn_memory import TurnMemory
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request

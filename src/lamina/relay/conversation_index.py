@@ -42,8 +42,8 @@ from lamina.dialects.usage import NOTHING_REPORTED
 from lamina.fitting.markers import find_last_block
 from lamina.fitting.policy import Keep
 from lamina.fitting.request import RequestMemo
-from lamina.gateway.request_bodies import RequestBody
 from lamina.relay.identity import ClientIdentity
+from lamina.relay.request_bodies import RequestBody
 from lamina.relay.sizes import CountedRequest, KnownTrigger
 from lamina.relay.store_access import GatewayStore, StoreGone
 from lamina.relay.turn_memory import MEMORY_BYTES, MOVING

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from lamina.dialects import DIALECTS
-from lamina.gateway.request_bodies import RequestBody
 from lamina.relay.answer import AnswerListener, AnswerRelay, relay_unread
 from lamina.relay.calls import IncomingRequest, OutgoingRequest
 from lamina.relay.client_request import ClientRequest
@@ -23,6 +22,7 @@ from lamina.relay.identity import identify_client
 from lamina.relay.recording import ExchangeRecord
 from lamina.relay.refusals import BrokenOff, Refusal
 from lamina.relay.relay import Relay
+from lamina.relay.request_bodies import RequestBody
 from lamina.relay.security import Headers, read_header
 from lamina.relay.stream import AnswerWriter, ClientGone
 from lamina.relay.telemetry import record_prepared

@@ -31,12 +31,12 @@ from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.markers import mark_whole
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, PassedRequest, fit_request
-from lamina.gateway.request_bodies import RequestBody
 from lamina.relay.calls import FitBasis, IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.relay.conversation_index import ConversationMatch, LiveConversation, ParsedCall
 from lamina.relay.fit_call import CallFitter
 from lamina.relay.policies import choose_breakpoints, plans_markers
 from lamina.relay.refusals import Refusal, explain_floor
+from lamina.relay.request_bodies import RequestBody
 from lamina.relay.sent_calls import continue_last
 from lamina.relay.sizes import CountedRequest, bound_tokens, find_trigger
 from lamina.relay.store_access import StoreGone

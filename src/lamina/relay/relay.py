@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any, NamedTuple
 
-from lamina.gateway.request_bodies import RequestBody, decode_body
 from lamina.relay.config import GatewaySettings
 from lamina.relay.conversation_index import ConversationIndex
 from lamina.relay.fit import Fitter
@@ -19,6 +18,7 @@ from lamina.relay.journal import Journal
 from lamina.relay.misses import MissReporter
 from lamina.relay.observers import Metrics
 from lamina.relay.policies import RequestPolicies, ServedWindows
+from lamina.relay.request_bodies import RequestBody, decode_body
 from lamina.relay.saving import ConversationSaver
 from lamina.relay.sent_calls import SentCalls
 from lamina.relay.store_access import GatewayStore

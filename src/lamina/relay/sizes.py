@@ -19,9 +19,9 @@ from lamina.core.values import Budget, RequestHead
 from lamina.dialects.port import Dialect
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import reserve_output
-from lamina.gateway.request_bodies import RequestBody
 from lamina.models.facts import model_or_none
 from lamina.relay.config import UpstreamSettings
+from lamina.relay.request_bodies import RequestBody
 
 UNKNOWN_WINDOW = 128_000
 """Tokens of a model that the table does not have, at an upstream that does not list its windows."""
