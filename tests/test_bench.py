@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.ablation import CORE, PARTS
+
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 PROGRAMS = sorted(
     path.stem for path in BENCH.glob("*.py") if 'if __name__ == "__main__":' in path.read_text("utf-8")
@@ -37,6 +39,13 @@ def test_a_bench_runs_and_writes_figures(name: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2_000:]
     assert json.loads(done.stdout if name == "estimate" else file.read_text(encoding="utf-8"))
+
+
+def test_every_part_that_can_be_switched_off_is_there() -> None:
+    """Where a part gets another name or goes, bench/ablation.py must hear of it."""
+    for name, part in PARTS.items():
+        assert [seam.find() for seam in part.seams], name
+        assert all((CORE / f"{file}.py").is_file() for file in part.files), name
 
 
 def test_a_bench_that_needs_sessions_says_so(
