@@ -170,7 +170,8 @@ def test_a_header_names_the_conversation_and_never_leaves() -> None:
 def test_a_callback_hears_of_a_cut() -> None:
     cuts: list[CutEvent] = []
     client = Client(httpx, is_async=False, on_cut=cuts.append)
-    client.talk(*story(14), **{"x-lamina-conversation": "support-42"})
+    requests = [request | {"user": "ada"} for request in story(14)]
+    client.talk(*requests, **{"x-lamina-conversation": "support-42"})
     assert cuts
     assert {cut.conversation for cut in cuts} == {"support-42"}
 

@@ -34,7 +34,7 @@ from lamina.relay.sent_calls import SentCalls
 from lamina.relay.stream import AnswerWriter, read_piece, read_pieces
 from lamina.relay.telemetry import record_answered
 from lamina.relay.upstream_answer import ERROR_CHARACTERS, UpstreamAnswer, read_late_error, unpack_error
-from lamina.relay.upstream_port import Reply
+from lamina.relay.upstream_port import ProviderReply
 from lamina.relay.upstreams import response_headers
 from lamina.relay.usage import UsageReader
 from lamina.telemetry import CallTrace
@@ -44,16 +44,13 @@ class _AnsweredCall(NamedTuple):
     """An answer that has begun, with the request that it answers and the reader of what it reports."""
 
     outgoing: OutgoingRequest
-    answer: Reply
+    answer: ProviderReply
     reader: UsageReader
     sent_id: str
 
 
 class AnswerListener(Protocol):
     """A door that wants to know which request was answered, and with what."""
-
-    def begun(self, outgoing: OutgoingRequest) -> None:
-        """The upstream begins to answer a request."""
 
     def answered(
         self, incoming: IncomingRequest, outgoing: OutgoingRequest, usage: Usage, report: CacheReport
@@ -85,13 +82,11 @@ class AnswerRelay:
         self._recalls: RecallRelay | None = None
 
     async def relay(
-        self, outgoing: OutgoingRequest, answer: Reply, sending: UpstreamAnswer
+        self, outgoing: OutgoingRequest, answer: ProviderReply, sending: UpstreamAnswer
     ) -> OutgoingRequest | None:
         """Pass an answer on. Returns the request to send next, if the model recalled something."""
         self._count(answer)
         if answer.status < 300:
-            if self._listener is not None:
-                self._listener.begun(outgoing)
             self._relay.sent_calls.note_answered(outgoing)
         reader = UsageReader(
             lower_ascii(answer.headers.get("content-type", "")),
@@ -106,7 +101,7 @@ class AnswerRelay:
         await self._relay_pieces(call)
         return None
 
-    async def relay_error(self, answer: Reply, body: bytes) -> None:
+    async def relay_error(self, answer: ProviderReply, body: bytes) -> None:
         """Pass an error on whose body has been read already."""
         self._count(answer)
         self._trace.end_call(error=str(answer.status))
@@ -114,7 +109,7 @@ class AnswerRelay:
             raise Refusal(answer.status, unpack_error(body, answer)[:ERROR_CHARACTERS])
         await relay_unread(self._writer, answer, first=body)
 
-    def _count(self, answer: Reply) -> None:
+    def _count(self, answer: ProviderReply) -> None:
         status = f"{answer.status // 100}xx"
         upstream = self._incoming.upstream.name
         self._relay.metrics.add("lamina_answers_total", upstream=upstream, status=status)
@@ -258,7 +253,7 @@ class _HeldPieces:
         await self._sent_calls.record_answer(self._sent, self._reader.usage, at_once=True)
 
 
-async def relay_unread(writer: AnswerWriter, answer: Reply, *, first: bytes = b"") -> None:
+async def relay_unread(writer: AnswerWriter, answer: ProviderReply, *, first: bytes = b"") -> None:
     """Pass an answer on without reading it. `first` is the part of it that has been read already."""
     await writer.start(answer.status, response_headers(answer.raw_headers, answer.status))
     if first:
@@ -288,7 +283,7 @@ def make_answer_unpacker(encoding: str) -> Unpacker:
     return unpack_piece
 
 
-def _answer_headers(answer: Reply, outgoing: OutgoingRequest) -> list[tuple[bytes, bytes]]:
+def _answer_headers(answer: ProviderReply, outgoing: OutgoingRequest) -> list[tuple[bytes, bytes]]:
     """The upstream's headers for the client, and what the gateway did to the request."""
     headers = response_headers(answer.raw_headers, answer.status)
     if outgoing.is_as_it_came:
@@ -335,7 +330,7 @@ class RecallRelay:
     async def relay(
         self,
         outgoing: OutgoingRequest,
-        answer: Reply,
+        answer: ProviderReply,
         headers: Sequence[Header],
         reader: UsageReader,
     ) -> OutgoingRequest | None:
@@ -465,7 +460,7 @@ class _ReceivedAnswer(NamedTuple):
     """
 
     outgoing: OutgoingRequest
-    answer: Reply
+    answer: ProviderReply
     headers: Sequence[Header]
     reader: UsageReader
     unpacker: Unpacker
@@ -496,7 +491,7 @@ class _AnswerStream:
         return self.splitter.write(value, name)
 
 
-def _read_content_type(answer: Reply) -> str:
+def _read_content_type(answer: ProviderReply) -> str:
     """The type of an answer in small letters: its case has no meaning."""
     return lower_ascii(answer.headers.get("content-type", ""))
 

@@ -35,7 +35,7 @@ from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.conversations.store import ConversationState, KeptConversation, find_title
 from lamina.core.epochs import SYSTEM_CHANGED, TOOLS_CHANGED
-from lamina.core.values import Cut, Ledger
+from lamina.core.values import Cut
 from lamina.dialects.memos import CheckMemo, ParseMemo, StreamMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.dialects.usage import NOTHING_REPORTED
@@ -153,9 +153,6 @@ class ConversationIndex:
     ) -> None:
         self._store = store
         self._door = door
-        self.given_ledgers: dict[str, Ledger] = {}
-        """Ledgers of earlier processes, by the names of the conversations that begin with them."""
-
         self.shared = shared
         self._keep = keep
         self._live: OrderedDict[tuple[str, str], LiveConversation] = OrderedDict()
@@ -279,7 +276,6 @@ class ConversationIndex:
             title = find_title(call.parsed.log)
         state = ConversationState(
             door=self._door,
-            ledger=self.given_ledgers.get(call.identity.group.partition(" user:")[0], Ledger()),
             began=int(time()),
             dialect=call.dialect.name,
             group=call.identity.group,
@@ -334,12 +330,6 @@ class ConversationIndex:
         # One request alone may be over the limit: one of 32 MB once took 2.4 GB while it stayed here.
         if self._size > LIVE_BYTES:
             self.drop_content(conversation)
-
-    def forget_group(self, group: str) -> None:
-        """Drop the conversations that a client names so from memory."""
-        for conversation in list(self._live.values()):
-            if conversation.state.group.partition(" user:")[0] == group:
-                self.forget(conversation)
 
     def drop_content(self, conversation: LiveConversation) -> None:
         """Forget the last request of a conversation, as a restart would."""

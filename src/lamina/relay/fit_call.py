@@ -28,7 +28,7 @@ from lamina.relay.calls import FitBasis, OutgoingRequest, UpstreamCall
 from lamina.relay.config import GatewaySettings
 from lamina.relay.conversation_index import ConversationIndex, LiveConversation, make_memo
 from lamina.relay.journal import Journal
-from lamina.relay.observers import Metrics
+from lamina.relay.observers import CallMetrics
 from lamina.relay.policies import RequestPolicies
 from lamina.relay.saving import ConversationSaver
 from lamina.relay.store_access import GatewayStore
@@ -46,7 +46,7 @@ class CallFitter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     store: GatewayStore
     index: ConversationIndex
     saver: ConversationSaver
-    metrics: Metrics
+    metrics: CallMetrics
     journal: Journal
     is_strict: bool = False
 

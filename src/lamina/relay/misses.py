@@ -41,7 +41,7 @@ from lamina.errors import LaminaError
 from lamina.fitting.request import Fitted
 from lamina.relay.calls import IncomingRequest, OutgoingRequest
 from lamina.relay.journal import Journal
-from lamina.relay.observers import Metrics
+from lamina.relay.observers import CallMetrics
 from lamina.relay.policies import choose_breakpoints, lacks_markers
 from lamina.relay.sizes import ChosenWindow
 from lamina.telemetry import Telemetry
@@ -50,7 +50,7 @@ from lamina.telemetry import Telemetry
 class MissReporter:
     """Logs answers, and compares each request that lost its cache with the one before it."""
 
-    def __init__(self, metrics: Metrics, journal: Journal, telemetry: Telemetry) -> None:
+    def __init__(self, metrics: CallMetrics, journal: Journal, telemetry: Telemetry) -> None:
         self._metrics = metrics
         self._telemetry = telemetry
         self._journal = journal

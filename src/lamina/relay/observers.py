@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Metrics(Protocol):
+class CallMetrics(Protocol):
     """Counts and measures by the names of `lamina.gateway.metrics`."""
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:

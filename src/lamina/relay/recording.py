@@ -34,7 +34,7 @@ from lamina.relay.journal import Journal
 from lamina.relay.saving import ConversationSaver
 from lamina.relay.sizes import ChosenWindow
 from lamina.relay.store_access import GatewayStore, StoreGone
-from lamina.relay.upstream_port import Reply
+from lamina.relay.upstream_port import ProviderReply
 from lamina.relay.usage import UsageReader
 
 _HEADERS = ("request-id", "x-request-id", "retry-after", "x-should-retry", "openai-processing-ms")
@@ -103,7 +103,7 @@ class ExchangeRecord:
 
     def answered(
         self,
-        answer: Reply,
+        answer: ProviderReply,
         *,
         reader: UsageReader | None = None,
         body: bytes | None = None,
@@ -154,7 +154,7 @@ def describe_error(error: BaseException) -> str:
     return str(getattr(error, "message", "")) or type(error).__name__
 
 
-def _choose_headers(answer: Reply) -> dict[str, str]:
+def _choose_headers(answer: ProviderReply) -> dict[str, str]:
     return {
         name: value
         for name, value in answer.headers.items()

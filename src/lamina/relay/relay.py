@@ -16,7 +16,7 @@ from lamina.relay.fit import Fitter
 from lamina.relay.fit_call import CallFitter
 from lamina.relay.journal import Journal
 from lamina.relay.misses import MissReporter
-from lamina.relay.observers import Metrics
+from lamina.relay.observers import CallMetrics
 from lamina.relay.policies import RequestPolicies, ServedWindows
 from lamina.relay.request_bodies import RequestBody, decode_body
 from lamina.relay.saving import ConversationSaver
@@ -50,7 +50,7 @@ class Relay:
         settings: GatewaySettings,
         *,
         store: GatewayStore,
-        metrics: Metrics,
+        metrics: CallMetrics,
         journal: Journal,
         environment: Mapping[str, str],
         telemetry: Telemetry,
@@ -67,7 +67,7 @@ class Relay:
 
         keep = settings.policy.keep
         shared = settings.shares_store or door.shares_store
-        self.index = index = ConversationIndex(store, shared=shared, keep=keep, door=door.name)
+        index = ConversationIndex(store, shared=shared, keep=keep, door=door.name)
         self.saver = ConversationSaver(store, index, metrics)
         self.policies = RequestPolicies(ServedWindows(environment))
         call_fitter = CallFitter(

@@ -16,7 +16,7 @@ from lamina.conversations.shelf import TRIES, forget_lost_text
 from lamina.conversations.store import ConversationState
 from lamina.errors import Conflict
 from lamina.relay.conversation_index import ConversationIndex, LiveConversation
-from lamina.relay.observers import Metrics
+from lamina.relay.observers import CallMetrics
 from lamina.relay.store_access import LAST_TRY, GatewayStore, StoreGone
 
 SAVE_PAUSE, SHARED_PAUSE = 2.0, 0.2
@@ -41,7 +41,7 @@ those that come together in one go.
 class ConversationSaver:
     """Saves the conversations of one gateway process."""
 
-    def __init__(self, store: GatewayStore, index: ConversationIndex, metrics: Metrics) -> None:
+    def __init__(self, store: GatewayStore, index: ConversationIndex, metrics: CallMetrics) -> None:
         self._store = store
         self._index = index
         self._metrics = metrics

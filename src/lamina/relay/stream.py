@@ -16,7 +16,7 @@ from typing import Protocol
 
 from lamina.relay import limits
 from lamina.relay.refusals import BrokenOff, Refusal
-from lamina.relay.upstream_port import Reply
+from lamina.relay.upstream_port import ProviderReply
 from lamina.telemetry import CallTrace
 
 COMMENT = b": keepalive\n\n"
@@ -127,14 +127,14 @@ class AnswerWriter:
 
 
 async def read_pieces(
-    answer: Reply, on_silence: Callable[[], Awaitable[None]] | None
+    answer: ProviderReply, on_silence: Callable[[], Awaitable[None]] | None
 ) -> AsyncIterator[bytes]:
     """The pieces of an answer as they arrive. Raises Refusal if the upstream falls silent or breaks off."""
     while piece := await read_piece(answer, on_silence):
         yield piece
 
 
-async def read_piece(answer: Reply, on_silence: Callable[[], Awaitable[None]] | None) -> bytes:
+async def read_piece(answer: ProviderReply, on_silence: Callable[[], Awaitable[None]] | None) -> bytes:
     """The next piece of an answer, b"" after the last. Raises Refusal as `read_pieces` does."""
     silent = 0.0  # a comment does not begin a new wait: the upstream has said nothing all the while
     while True:

@@ -28,7 +28,7 @@ from lamina.relay.upstream_port import (
     CannotConnect,
     Connections,
     DroppedByUpstream,
-    Reply,
+    ProviderReply,
     read_origin,
 )
 from lamina.relay.upstreams import Upstream
@@ -86,19 +86,19 @@ class UpstreamAnswer:
         self._headers = headers
         self._body = body
         self._keeps_alive = keeps_alive
-        self._answer: Reply | None = None
+        self._answer: ProviderReply | None = None
         self._is_sent_once = is_sent_once
         self._is_again = False
         self.sent_id = sent_id
 
-    async def __aenter__(self) -> Reply:
+    async def __aenter__(self) -> ProviderReply:
         try:
             return await self._ask_until_answered()
         except BaseException:
             self._log_unanswered(0)
             raise
 
-    async def _ask_until_answered(self) -> Reply:
+    async def _ask_until_answered(self) -> ProviderReply:
         began = monotonic()
         answer = await self._ask_twice_at_most()
         if answer.status not in RELAYED:
@@ -121,7 +121,7 @@ class UpstreamAnswer:
         if self.sent_id:
             self._relay.journal.write("unanswered", id=self.sent_id, status=status)
 
-    async def _ask_twice_at_most(self) -> Reply:
+    async def _ask_twice_at_most(self) -> ProviderReply:
         """Ask, and once more if what went wrong may be over in a moment.
 
         A second answer or error is passed on, whatever it is.
@@ -154,7 +154,7 @@ class UpstreamAnswer:
             return False
         return monotonic() - began + pause <= self._relay.settings.retry_seconds
 
-    async def _ask(self) -> Reply:
+    async def _ask(self) -> ProviderReply:
         name = self._upstream.name
         try:
             if self._keeps_alive:
@@ -172,14 +172,14 @@ class UpstreamAnswer:
         except OSError as error:
             raise BrokenOff(f"upstream {name!r} failed: {type(error).__name__}") from None
 
-    async def _send(self) -> Reply:
+    async def _send(self) -> ProviderReply:
         origin = read_origin(self._upstream.settings.url)
         request = self._request
         return await self._connections.ask(
             request.method, origin, request.target, self._headers, self._body, is_again=self._is_again
         )
 
-    async def _ask_in_time(self) -> Reply:
+    async def _ask_in_time(self) -> ProviderReply:
         deadline = asyncio.timeout(self._relay.settings.first_byte_seconds)
         try:
             async with deadline:
@@ -189,7 +189,7 @@ class UpstreamAnswer:
                 raise self._too_late() from None
             raise
 
-    async def _ask_with_comments(self) -> Reply:
+    async def _ask_with_comments(self) -> ProviderReply:
         """Wait for the upstream's headers, with signs of life for a client that expects events."""
         asking = asyncio.ensure_future(self._send())
         try:
@@ -200,7 +200,7 @@ class UpstreamAnswer:
             raise
         return asking.result()
 
-    async def _comment_until_answered(self, asking: asyncio.Future[Reply]) -> None:
+    async def _comment_until_answered(self, asking: asyncio.Future[ProviderReply]) -> None:
         began = monotonic()
         while not asking.done():
             left = self._relay.settings.first_byte_seconds - (monotonic() - began)
@@ -220,7 +220,7 @@ class UpstreamAnswer:
         await self._writer.comment()
 
 
-def _close_unread(asking: asyncio.Future[Reply]) -> None:
+def _close_unread(asking: asyncio.Future[ProviderReply]) -> None:
     """Close an answer that came in the moment in which the client left: nobody else has it."""
     if not asking.cancelled() and asking.exception() is None:
         asking.result().release()
@@ -232,7 +232,7 @@ class DroppedConnection(BrokenOff):
     had_left = False
 
 
-def _read_pause(answer: Reply) -> float:
+def _read_pause(answer: ProviderReply) -> float:
     """The seconds that an upstream asks to wait. A date, or anything else that is no number, says nothing."""
     words = answer.headers.get("retry-after", "")
     if is_digits(words):
@@ -240,21 +240,21 @@ def _read_pause(answer: Reply) -> float:
     return PAUSE_SECONDS
 
 
-async def read_overflow_body(answer: Reply) -> bytes | None:
+async def read_overflow_body(answer: ProviderReply) -> bytes | None:
     """The body of an error that may say that the request was too long; None for every other answer."""
     if answer.status not in OVERFLOW_STATUS:
         return None
     return await _read_error(answer, ERROR_SECONDS)
 
 
-async def read_late_error(answer: Reply) -> Refusal:
+async def read_late_error(answer: ProviderReply) -> Refusal:
     """An error of the upstream, for a client whose stream has begun already."""
     body = await _read_error(answer, limits.IDLE_SECONDS)
     text = unpack_error(body, answer)
     return Refusal(answer.status, text[:ERROR_CHARACTERS] or f"the upstream answered {answer.status}")
 
 
-async def _read_error(answer: Reply, seconds: float) -> bytes:
+async def _read_error(answer: ProviderReply, seconds: float) -> bytes:
     """The body of an error, as far as it comes in time."""
     pieces: list[bytes] = []
     size = 0
@@ -266,7 +266,7 @@ async def _read_error(answer: Reply, seconds: float) -> bytes:
     return b"".join(pieces)
 
 
-def unpack_error(body: bytes, answer: Reply) -> str:
+def unpack_error(body: bytes, answer: ProviderReply) -> str:
     """The text of an error, as far as it is read; "" if it cannot be."""
     unpacker = make_unpacker(answer.headers.get("content-encoding", ""))
     if unpacker is None:

@@ -51,7 +51,7 @@ def read_origin(address: str) -> Origin:
     return Origin(is_secure, host, port, authority, parts.path.rstrip("/"))
 
 
-class Reply(Protocol):
+class ProviderReply(Protocol):
     """The answer to one request. What has arrived is read here; the rest is waited for.
 
     `headers` are by their names in lower case; of one that came twice the first counts. `is_complete`: all
@@ -90,7 +90,7 @@ class Connections(Protocol):
         body: bytes | AsyncIterator[bytes] | None,
         *,
         is_again: bool = False,
-    ) -> Reply:
+    ) -> ProviderReply:
         """Send a request. Returns its answer when the headers have come.
 
         Raises CannotConnect, BadAnswer, or another OSError.

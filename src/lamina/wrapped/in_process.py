@@ -32,6 +32,7 @@ import msgspec
 
 from lamina.conversations.events import Listeners
 from lamina.conversations.lost_caches import NOT_CACHED
+from lamina.conversations.recognise import list_ids
 from lamina.conversations.store import WORKSPACE
 from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Ledger
@@ -39,7 +40,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.usage import CacheReport, Usage
 from lamina.errors import BadInput, LaminaError
 from lamina.fitting.policy import Policy
-from lamina.fitting.request import Fitted, fit_after_passed, fit_request
+from lamina.fitting.request import Fitted
 from lamina.relay.calls import IncomingRequest, OutgoingRequest
 from lamina.relay.client_request import ClientHead, ClientRequest
 from lamina.relay.config import GatewaySettings, ProfileName, UpstreamSettings
@@ -54,7 +55,7 @@ from lamina.relay.routes import RouteMatch
 from lamina.relay.security import Headers, Visitor
 from lamina.relay.store_access import GatewayStore
 from lamina.relay.stream import AnswerWriter
-from lamina.relay.upstream_port import Origin, Reply
+from lamina.relay.upstream_port import Origin, ProviderReply
 from lamina.relay.upstreams import Upstream
 from lamina.settings import Settings
 from lamina.stores.address import open_store, resolve_key
@@ -156,43 +157,8 @@ def _resolve(future: asyncio.Future[Any], outcome: Any, error: BaseException | N
         future.set_result(outcome)
 
 
-class CallOutcome:
-    """What became of a call: the request that was answered, or lamina's own error."""
-
-    def __init__(self, name: str = "", on_begun: Callable[[CallOutcome], None] | None = None) -> None:
-        self.name = name
-        self._on_begun = on_begun
-        self.outgoing: OutgoingRequest | None = None
-        self.policy = Policy()
-        self.error: Exception | None = None
-        self._whole: Fitted | None = None
-
-    def begun(self, outgoing: OutgoingRequest) -> None:
-        """A request is being answered."""
-        self.outgoing = outgoing
-        if self._on_begun is not None:
-            self._on_begun(self)
-
-    @property
-    def fitted(self) -> Fitted | None:
-        """The request as `fit_request` returned it. One that was passed is fitted now: nothing changes."""
-        outgoing = self.outgoing
-        if outgoing is None or outgoing.call is None:
-            return None
-        if outgoing.fitted is not None:
-            return outgoing.fitted
-        if self._whole is None:
-            call = outgoing.call
-            options: dict[str, Any] = {"dialect": call.incoming.dialect, "policy": self.policy}
-            if outgoing.basis.passed is None:
-                self._whole = fit_request(call.request, **options)
-            else:
-                self._whole = fit_after_passed(call.request, outgoing.basis.passed, **options)
-        return self._whole
-
-
-class _Told(NamedTuple):
-    """What listeners were told of a conversation: its last fitted request, and that nothing is cached."""
+class _Reported(NamedTuple):
+    """What listeners heard of a conversation: its last fitted request, and that nothing is cached."""
 
     fitted: Fitted | None = None
     is_uncached: bool = False
@@ -203,7 +169,7 @@ class CallReports:
 
     def __init__(self, listeners: Listeners) -> None:
         self._listeners = listeners
-        self._told: WeakKeyDictionary[LiveConversation, _Told] = WeakKeyDictionary()
+        self._reported: WeakKeyDictionary[LiveConversation, _Reported] = WeakKeyDictionary()
 
     def report(
         self, incoming: IncomingRequest, outgoing: OutgoingRequest, usage: Usage, report: CacheReport
@@ -212,13 +178,16 @@ class CallReports:
         conversation = outgoing.conversation
         if conversation is None:
             return
-        told = self._told.get(conversation, _Told())
-        name = incoming.identity.group.removeprefix("name:") or conversation.name
+        last = self._reported.get(conversation, _Reported())
+        name = conversation.name
+        given_name = list_ids(incoming.identity.group)[0]
+        if given_name.startswith("name:"):
+            name = given_name.removeprefix("name:")
         fitted = outgoing.fitted
-        if fitted is not None and fitted is not told.fitted:
+        if fitted is not None and fitted is not last.fitted:
             before = outgoing.basis.ledger or Ledger()
-            self._listeners.report_request(fitted, before, told.fitted, name, number=outgoing.number)
-            told = told._replace(fitted=fitted)
+            self._listeners.report_request(fitted, before, last.fitted, name, number=outgoing.number)
+            last = last._replace(fitted=fitted)
         if outgoing.previous is not None and usage.input:
             cut = next(reversed(outgoing.new_cuts), None)
             event = self._listeners.report_miss(
@@ -230,15 +199,15 @@ class CallReports:
                 usage=usage,
                 last_usage=outgoing.previous_usage,
                 gap=outgoing.gap,
-                was_uncached=told.is_uncached,
+                was_uncached=last.is_uncached,
                 conversation=name,
                 number=outgoing.number,
                 report=report,
             )
-            told = told._replace(
-                is_uncached=told.is_uncached or (event is not None and event.cause == NOT_CACHED)
+            last = last._replace(
+                is_uncached=last.is_uncached or (event is not None and event.cause == NOT_CACHED)
             )
-        self._told[conversation] = told
+        self._reported[conversation] = last
 
 
 class ProcessCall:
@@ -259,7 +228,6 @@ class ProcessCall:
         body: bytes,
         route: RouteMatch,
         reports: CallReports,
-        outcome: CallOutcome,
     ) -> None:
         self._driver = driver
         self._reports = reports
@@ -268,7 +236,6 @@ class ProcessCall:
         self.headers = headers
         self.body = body
         self.route = route
-        self.outcome = outcome
 
     async def ask(
         self,
@@ -279,7 +246,7 @@ class ProcessCall:
         body: Any,
         *,
         is_again: bool = False,
-    ) -> Reply:
+    ) -> ProviderReply:
         """Send a request with the client's own transport."""
         del method, origin, target, is_again
         received = await self.do(self._driver.send, Sending(headers, body))
@@ -309,10 +276,6 @@ class ProcessCall:
 
     def end(self, error: BaseException | None) -> None:
         self._driver.put(Step(is_end=True, error=error))
-
-    def begun(self, outgoing: OutgoingRequest) -> None:
-        """A request is being answered."""
-        self.outcome.begun(outgoing)
 
     def answered(
         self, incoming: IncomingRequest, outgoing: OutgoingRequest, usage: Usage, report: CacheReport
@@ -398,15 +361,6 @@ class InProcessRelay:
             self._begin_process()
         return run_in_relay(self._run(call))
 
-    def begin_with(self, name: str, ledger: Ledger) -> None:
-        """Begin the conversations of this name with a ledger. Nothing else is remembered of them."""
-        run_in_relay(self._begin_with(f"name:{name}", ledger)).result()
-
-    async def _begin_with(self, group: str, ledger: Ledger) -> None:
-        relay = await self._open()
-        relay.index.given_ledgers[group] = ledger
-        relay.index.forget_group(group)
-
     async def _open(self) -> Relay:
         await self._store.open()
         if self._relay is None:
@@ -428,7 +382,6 @@ class InProcessRelay:
 
     async def _answer(self, call: ProcessCall) -> None:
         dialect = DIALECTS[call.route.dialect]
-        call.outcome.policy = self.policy
         trace = CallTrace()  # of a request that is refused before its model is known
         writer = AnswerWriter(call, trace)
         try:
@@ -441,10 +394,8 @@ class InProcessRelay:
             writer = AnswerWriter(call, trace)
             await self._exchange(relay, call, writer, body, trace)
         except Refusal as refusal:
-            call.outcome.error = refusal.error
             await self._refuse(writer, refusal, dialect.name)
         except LaminaError as error:
-            call.outcome.error = error
             await self._refuse(writer, Refusal(400, str(error)), dialect.name)
         finally:
             trace.end()

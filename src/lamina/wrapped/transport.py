@@ -25,7 +25,6 @@ from lamina.relay.routes import RouteMatch, match_route
 from lamina.stores.port import Store
 from lamina.wrapped.in_process import (
     BrokenAnswer,
-    CallOutcome,
     InProcessRelay,
     ProcessCall,
     Received,
@@ -84,17 +83,27 @@ class FittingTransport:
 
     def handle_request(self, request: Any) -> Any:
         """Answer a request of a sync client."""
+        http = _HttpModule.of(request)
         inner = self._inner or self._sync_default
         if inner is None:
-            inner = self._sync_default = _HttpModule.of(request).module.HTTPTransport()
-        return answer_request(self._relay, inner, request, CallOutcome())
+            inner = self._sync_default = http.module.HTTPTransport()
+        route = _find_route(request)
+        if route is None:
+            return inner.handle_request(request)
+        request.read()
+        return _SyncDriver(http, inner, request).answer(self._relay, route)
 
     async def handle_async_request(self, request: Any) -> Any:
         """Answer a request of an async client."""
+        http = _HttpModule.of(request)
         inner = self._inner or self._async_default
         if inner is None:
-            inner = self._async_default = _HttpModule.of(request).module.AsyncHTTPTransport()
-        return await answer_async_request(self._relay, inner, request, CallOutcome())
+            inner = self._async_default = http.module.AsyncHTTPTransport()
+        route = _find_route(request)
+        if route is None:
+            return await inner.handle_async_request(request)
+        await request.aread()
+        return await _AsyncDriver(http, inner, request).answer(self._relay, route)
 
     def close(self) -> None:
         """Close the store, and the transport behind this one."""
@@ -121,24 +130,6 @@ class FittingTransport:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-def answer_request(relay: InProcessRelay, inner: Any, request: Any, outcome: CallOutcome) -> Any:
-    """The response to a request of a sync client. What is no call of a model passes."""
-    route = _find_route(request)
-    if route is None:
-        return inner.handle_request(request)
-    request.read()
-    return _SyncDriver(_HttpModule.of(request), inner, request).answer(relay, route, outcome)
-
-
-async def answer_async_request(relay: InProcessRelay, inner: Any, request: Any, outcome: CallOutcome) -> Any:
-    """The response to a request of an async client. What is no call of a model passes."""
-    route = _find_route(request)
-    if route is None:
-        return await inner.handle_async_request(request)
-    await request.aread()
-    return await _AsyncDriver(_HttpModule.of(request), inner, request).answer(relay, route, outcome)
 
 
 def _find_route(request: Any) -> RouteMatch | None:
@@ -210,21 +201,17 @@ class _Driver:
         self._tail = b""
         self._has_ended = False
 
-    def _begin(self, relay: InProcessRelay, route: RouteMatch, outcome: CallOutcome) -> None:
+    def _begin(self, relay: InProcessRelay, route: RouteMatch) -> None:
         request = self._request
         url = request.url
-        own: list[tuple[bytes, bytes]] = []
-        if outcome.name:
-            own = [(b"x-lamina-conversation", outcome.name.encode())]
         call = ProcessCall(
             self,  # type: ignore[arg-type]
             origin=f"{url.scheme}://{url.netloc.decode('ascii')}",
             target=url.raw_path,
-            headers=[*own, *((name.lower(), value) for name, value in request.headers.raw)],
+            headers=[(name.lower(), value) for name, value in request.headers.raw],
             body=request.content,
             route=route,
             reports=relay.reports,
-            outcome=outcome,
         )
         self._task = relay.start(call)
 
@@ -298,8 +285,8 @@ class _SyncDriver(_Driver):
         self._steps: SimpleQueue[Step] = SimpleQueue()
         self.put = self._steps.put
 
-    def answer(self, relay: InProcessRelay, route: RouteMatch, outcome: CallOutcome) -> Any:
-        self._begin(relay, route, outcome)
+    def answer(self, relay: InProcessRelay, route: RouteMatch) -> Any:
+        self._begin(relay, route)
         try:
             step = self._advance()
         except BaseException:
@@ -384,8 +371,8 @@ class _AsyncDriver(_Driver):
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._steps.put_nowait, step)
 
-    async def answer(self, relay: InProcessRelay, route: RouteMatch, outcome: CallOutcome) -> Any:
-        self._begin(relay, route, outcome)
+    async def answer(self, relay: InProcessRelay, route: RouteMatch) -> Any:
+        self._begin(relay, route)
         try:
             step = await self._advance()
         except BaseException:
