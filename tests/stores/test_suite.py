@@ -249,12 +249,6 @@ class TakesNamesOfLamina(MemoryStore):
         return await super().append(Where(OwnName(where.workspace), where.conversation), records, **arguments)
 
 
-class WithdrawsBlindly(MemoryStore):
-    async def withdraw(self, where: Where, *, was: bytes) -> bool:
-        del was
-        return await self.delete(where)
-
-
 FAULTS: dict[Callable[[], Store], str] = {
     NoCompareAndSwap: "an append expects what was read",
     ComparesTooEarly: "of two writers one wins",
@@ -268,7 +262,6 @@ FAULTS: dict[Callable[[], Store], str] = {
     CleansNames: "odd names stay apart",
     DeletesRecordsOnly: "what is deleted is gone",
     TakesNamesOfLamina: "names of lamina are refused",
-    WithdrawsBlindly: "a deletion on condition spares what came later",
     HalfOfAFailedGroup: "a group is kept whole or not at all",
     HalfOfACancelledGroup: "a cancelled append happened or did not",
     HeadOfAnotherMoment: "a read sees one moment",
