@@ -60,7 +60,10 @@ class ForkedTask(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _attrs(self) -> dict[str, str]:
-        return {"subagent_id": self.child, "success": str(self.outcome.ending == "end").lower()}
+        success = "false"
+        if self.outcome.ending == "end":
+            success = "true"
+        return {"subagent_id": self.child, "success": success}
 
     def make_result(self) -> Segment:
         """What a call of a delegating tool gives back."""

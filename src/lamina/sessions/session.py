@@ -125,9 +125,9 @@ def _check_entered(
 
     @wraps(open_session)
     def open_when_entered(*args: P.args, **kwargs: P.kwargs) -> OpeningSession:
-        given: dict[str, Any] = kwargs
-        choose_policy(given.get("policy"), place="Session.open")
-        for index, source in enumerate(given.get("sources", ())):
+        arguments: dict[str, Any] = kwargs
+        choose_policy(arguments.get("policy"), place="Session.open")
+        for index, source in enumerate(arguments.get("sources", ())):
             check_source(source, f"sources[{index}]")
         return OpeningSession(open_session(*args, **kwargs))
 
