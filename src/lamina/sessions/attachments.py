@@ -277,7 +277,7 @@ async def rebuild_log(
     Pages of chats have only the names of what was attached. What is no longer there is named in a note.
     `prepare` makes what is found ready to be stored.
     """
-    found: list[Segment] = []
+    new_segments: list[Segment] = []
     notes: list[str] = []
 
     async def find(mention: Mention) -> Sequence[Segment]:
@@ -287,7 +287,7 @@ async def rebuild_log(
         own = drop_foreign(gathered.segments, workspace)
         prepared = prepare(own.segments)
         notes.extend([*gathered.notes, *own.notes])
-        found.extend(prepared)
+        new_segments.extend(prepared)
         return prepared
 
     segments = await rebuild(log, find, links=mentioned is not None and mentioned.links)
@@ -297,7 +297,7 @@ async def rebuild_log(
     if missing:
         reason = NO_ROOT if mentioned is None else NOT_THERE
         notes.append(NOT_FOUND.format(names=_list_names(missing), why=reason))
-    if not found:
+    if not new_segments:
         return GatheredSegments(notes=tuple(notes))
     return GatheredSegments(segments, tuple(notes))
 
