@@ -87,7 +87,7 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
     """Something that was said in a talk: it is in sight if one of the spellings can be read.
 
     `runs`: enough of its runs of words will do, since a message may be quoted in part. `mark`: only a line
-    counts that says this, too.
+    counts that says this, too. `replaced` are earlier versions of a rule, which mislead without this one.
     """
 
     sort: str
@@ -95,6 +95,7 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
     question: str = ""
     runs: bool = False
     mark: str = ""
+    replaced: tuple[str, ...] = ()
 
 
 class Talk(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,11 +132,13 @@ class AskedOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What stands in the requests in which the questions are asked at the end, each by itself.
 
     `reminded` counts the questions with a reminder, and `told` of these those whose answer only it has.
-    `reminder_tokens` are those of all reminders.
+    `reminder_tokens` are those of all reminders. `misled` counts those in which a rule that was replaced can
+    be read, and the one in force cannot.
     """
 
     questions: int = 0
     in_sight: int = 0
+    misled: int = 0
     reminded: int = 0
     told: int = 0
     reminder_tokens: int = 0
@@ -150,7 +153,8 @@ def main() -> int:
         _print_recognition(options.wishes)
     talks = list(_read_talks(options))[: options.talks]
     outcomes: list[TalkOutcome] = []
-    ask = partial(word_question, template=options.asked, marked=not options.unmarked)
+    template = options.asked or ("{question}" if options.memorycode else QUESTION_FOR_A_MODEL)
+    ask = partial(word_question, template=template, marked=not options.unmarked)
     for window in options.only or options.windows:
         of_window = [talk for talk in talks if talk.window in (0, window)]
         for name in options.policies if of_window else ():
@@ -164,14 +168,13 @@ def main() -> int:
 
 def _print_recognition(half: str) -> None:
     """Say how many wishes are known by their words, and how many other sentences are taken for one."""
-    for what, weights in (("wish or rule", ("wish", "rule")), ("or hint", ("wish", "rule", "hint"))):
-        rows = list(recognise_half(half, weights=weights))
-        by_language = ", ".join(f"{row.language} {row.known} and {row.mistaken}" for row in rows)
-        known = sum(row.known for row in rows)
-        mistaken = sum(row.mistaken for row in rows)
-        wishes = sum(row.wishes for row in rows)
-        others = sum(row.others for row in rows)
-        print(f"{what}: {known} of {wishes} wishes and {mistaken} of {others} others ({by_language})")
+    rows = list(recognise_half(half))
+    by_language = ", ".join(f"{row.language} {row.known} and {row.mistaken}" for row in rows)
+    known = sum(row.known for row in rows)
+    mistaken = sum(row.mistaken for row in rows)
+    wishes = sum(row.wishes for row in rows)
+    others = sum(row.others for row in rows)
+    print(f"known: {known} of {wishes} wishes and {mistaken} of {others} others ({by_language})")
 
 
 def word_question(question: str, *, template: str, marked: bool) -> str:
@@ -240,12 +243,19 @@ def _ask_questions(
         outcome = AskedOutcome(
             questions=outcome.questions + 1,
             in_sight=outcome.in_sight + in_sight,
+            misled=outcome.misled + any(_misleads(each, sent) for each in sought),
             reminded=outcome.reminded + bool(reminders),
             told=outcome.told + (in_sight and not _can_read(sought, rest)),
             reminder_tokens=outcome.reminder_tokens
             + sum(message_sizes.measure(each).tokens for each in reminders),
         )
     return outcome
+
+
+def _misleads(sought: Sought, messages: Sequence[Message]) -> bool:
+    """Whether an earlier version of a rule can be read, and the one in force cannot."""
+    earlier = Sought(sort=sought.sort, spellings=sought.replaced, runs=sought.runs)
+    return _can_read([earlier], messages) and not _can_read([sought], messages)
 
 
 def _can_read(sought: Iterable[Sought], messages: Sequence[Message]) -> bool:
@@ -388,9 +398,11 @@ def _sum_up_asked(group: Sequence[TalkOutcome]) -> str:
     reminded = sum(each.reminded for each in asked)
     told = sum(each.told for each in asked)
     tokens = sum(each.reminder_tokens for each in asked)
+    misled = sum(each.misled for each in asked)
+    shown_alone = f", a replaced rule alone {misled}" if misled else ""
     return (
         f"asked {100 * in_sight / questions:.1f} % of {questions}, reminded {reminded} "
-        f"({told} by it alone, {tokens / max(reminded, 1):.0f} tokens each)"
+        f"({told} by it alone, {tokens / max(reminded, 1):.0f} tokens each){shown_alone}"
     )
 
 
@@ -488,6 +500,7 @@ def read_memory(path: Path) -> Iterator[Talk]:
 def read_memory_code(path: Path) -> Iterator[Talk]:
     """Dialogues of a mentor and a developer over many sessions: the rules in force at the end are sought.
 
+    Each is asked for by a piece of code that needs it, as in `Write a function that sorts a list.`
     Dialogues of all lengths come first, so that a few of them are a fair sample.
     """
     rows = list(read_lines(path))
@@ -504,8 +517,16 @@ def read_memory_code(path: Path) -> Iterator[Talk]:
             # A session has two topics for a rule and one for a filler; the rules come last.
             rules = [each for each in told if each != -1]
             texts = session["topic"][len(session["topic"]) - len(rules) :]
-            for (rule, _), text in zip(rules, texts, strict=True):
-                sought[rule] = Sought(sort="rules", spellings=find_telling(text, said), runs=True)
+            queries = session["session_eval_query"]
+            for (rule, _), text, query in zip(rules, texts, queries, strict=True):
+                before = sought.get(rule)
+                sought[rule] = Sought(
+                    sort="rules",
+                    spellings=find_telling(text, said),
+                    question=f"Write a {query}.",
+                    runs=True,
+                    replaced=(*before.spellings, *before.replaced) if before else (),
+                )
         while messages[-1]["role"] != "user":
             messages.pop()
         messages.append({"role": "user", "content": LAST_QUESTION})
@@ -569,7 +590,7 @@ def _options() -> argparse.Namespace:
     add("--memory", type=Path, nargs="*", default=[], metavar="PATH")
     add("--memorycode", type=Path, metavar="PATH")
     add("--talks", type=int, metavar="N", help="only the first N talks")
-    add("--asked", default=QUESTION_FOR_A_MODEL, metavar="TEXT", help="how {question} is asked")
+    add("--asked", metavar="TEXT", help="how {question} is asked")
     add("--unmarked", action="store_true", help="ask without question marks")
     add("--rules", type=int, default=0, metavar="N", help="made-up talks with a standing rule")
     add("--wishes", choices=HALVES, help="made-up talks with this half of the wishes")

@@ -20,7 +20,7 @@ from lamina.core.ledger import Applied
 from lamina.core.lowering import lower_entry, make_line
 from lamina.core.references import ReferredLog
 from lamina.core.text import user_words
-from lamina.core.text.user_words import QuotedMessage, SpokenMessages
+from lamina.core.text.user_words import QuotedMessage, Talk
 from lamina.core.values import Budget, Entry, Form, Ledger, Role
 from lamina.segments import call, result, user
 from lamina.testing.laws import holds, repeats
@@ -117,8 +117,8 @@ def a_tag_without_guard(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_digest_that_keeps_the_first_words(patch: pytest.MonkeyPatch) -> None:
-    def first(users: SpokenMessages, _room: int, **_rest: Any) -> dict[int, QuotedMessage]:
-        return {at: QuotedMessage("asked", message.text) for at, message in enumerate(users.messages[:1])}
+    def first(users: Talk, _room: int, **_rest: Any) -> dict[int, QuotedMessage]:
+        return {at: QuotedMessage(message.text) for at, message in enumerate(users.messages[:1])}
 
     patch.setattr(user_words, "quote_messages", first)
 

@@ -37,7 +37,7 @@ from lamina.core.text.excerpts import (
     find_decisions,
     find_error_lines,
     find_paths,
-    list_names,
+    list_first_names,
     to_one_line,
 )
 from lamina.core.text.outline import outline_with_names
@@ -168,7 +168,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "paths": lambda text: list(find_paths(text)),
     "decisions": lambda text: list(find_decisions(f"I will do it. {text} Done: {text}")),
     "errors": find_error_lines,
-    "names": lambda text: list_names(count_names(text), limit=200),
+    "names": lambda text: list_first_names(count_names(text), limit=200),
     "estimated": lambda text: [estimate_tokens(text, family=family) for family in FAMILIES],
     "folded words": fold_text,
     "query": find_terms,

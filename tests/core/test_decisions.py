@@ -7,8 +7,7 @@ import pytest
 from lamina import Form, build
 from lamina.core import text_of
 from lamina.core.text.clipping import clip, clip_lines, shorten
-from lamina.core.text.spoken_messages import SpokenMessage
-from lamina.core.text.user_words import AROUND_MESSAGE, SpokenMessages, quote_messages
+from lamina.core.text.user_words import AROUND_MESSAGE, SpokenMessage, Talk, quote_messages
 from lamina.segments import assistant, file, user
 from tests.core.conversations import LETTERS
 
@@ -104,20 +103,8 @@ def test_no_character_is_parted_from_its_accent() -> None:
 
 
 def test_what_stays_of_a_message_fits_into_the_room() -> None:
-    talk = SpokenMessages([SpokenMessage(1, "", "words without any pause " * 20)])
+    talk = Talk([SpokenMessage(1, "asked", "words without any pause " * 20)])
     for room in range(1, 240):
         quoted = quote_messages(talk, room)
         assert sum(len(message.text) + AROUND_MESSAGE for message in quoted.values()) <= room
         assert bool(quoted) is (room >= AROUND_MESSAGE + len(" ...") + 24), room
-
-
-def test_long_messages_share_the_room_and_none_is_left_out() -> None:
-    names = ["amber", "birch", "cedar", "dogwood", "elm"]
-    facts = [
-        f"The {name} has " + " and ".join(f"{name[0]}{number}" for number in range(200)) for name in names
-    ]
-    talk = SpokenMessages([SpokenMessage(turn, "", text) for turn, text in enumerate(facts, start=1)])
-    for share in range(220, 420, 20):
-        quoted = quote_messages(talk, share * len(names))
-        assert sorted(quoted) == [0, 1, 2, 3, 4], share
-        assert all(len(message.text) + AROUND_MESSAGE <= share for message in quoted.values())

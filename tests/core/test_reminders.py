@@ -496,7 +496,7 @@ PLANTED = (
     (a_reminder_in_the_wrong_voice, "no_authority_is_gained", 7),
     (a_reminder_that_is_forgotten, "append_only_within_an_epoch", 1),
     (a_reminder_of_another_log, "nothing_crosses", 6),
-    (a_reminder_of_what_is_in_sight, "once_in_full", 1),
+    (a_reminder_of_what_is_in_sight, "once_in_full", 2),
 )
 """Each bug with the law that it breaks, and with the first seed whose talk shows it."""
 

@@ -17,9 +17,15 @@ from lamina.core import CHARS4, run_text, text_of
 from lamina.core.digests import is_digest
 from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
 from lamina.core.text.sentences import split_clauses
-from lamina.core.text.spoken_messages import LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.text.standing_rules import find_replaced, find_rules, find_statements, weigh_sentence
-from lamina.core.text.user_words import SpokenMessages, mark_replaced_rules, print_talk, quote_messages
+from lamina.core.text.user_words import (
+    LaterRule,
+    SpokenMessage,
+    Talk,
+    mark_replaced_rules,
+    print_talk,
+    quote_messages,
+)
 from lamina.segments import assistant, call, result, system, thinking, user
 from tests.core.conversations import build_next, sent_text
 
@@ -131,7 +137,7 @@ def test_a_rule_that_is_replaced_after_its_digest_was_written_is_marked_by_the_n
     assert f"  3, rule: {kept}" in sent_text(envelope)
     assert f", rule: {second}" in sent_text(envelope)
     again = talk_until_cut(talk, language)
-    assert again.ledger.folds[0] == marked
+    assert f", rule, replaced in turn {replaced_in}: " in again.ledger.folds[0].text
 
 
 def test_a_digest_depends_only_on_later_rules_that_replace_its_own() -> None:
@@ -140,8 +146,8 @@ def test_a_digest_depends_only_on_later_rules_that_replace_its_own() -> None:
     british = LaterRule(5, "Always answer in British English.", "ref-5")
     american = LaterRule(6, "From now on answer in American English.", "ref-6")
     spaces = LaterRule(7, "From now on use spaces instead of tabs.", "ref-7")
-    assert find_replaced_rules([tabs], [british, american]) == {}
-    assert find_replaced_rules([tabs], [british, american, spaces]) == {"Always use tabs.": spaces}
+    assert Talk([tabs], [british, american]).replaced == {}
+    assert Talk([tabs], [british, american, spaces]).replaced == {"Always use tabs.": spaces}
 
 
 def test_no_rule_is_marked_while_the_model_waits_with_thinking_that_is_bound_to_what_was_sent() -> None:
@@ -177,7 +183,7 @@ def test_only_the_line_of_the_replaced_rule_is_marked() -> None:
         (12, f"{facts}\n\nAlways use tabs."),
     ]
     messages = [SpokenMessage(turn, "asked", text) for turn, text in said]
-    words = print_talk("Title", SpokenMessages(messages), 2_000).words
+    words = print_talk("Title", Talk(messages), 2_000).words
     later = [
         LaterRule(20, "From now on answer in American English instead."),
         LaterRule(21, "From now on use spaces, not tabs."),
@@ -191,7 +197,7 @@ def test_only_the_line_of_the_replaced_rule_is_marked() -> None:
         ),
         (f"  12: {facts}", f"  12, with a rule that is replaced in turn 21: {facts}"),
     ]
-    assert print_talk("Title", SpokenMessages(messages), 2_000, later_rules=later).words == marked
+    assert print_talk("Title", Talk(messages, later), 2_000).words == marked
     assert mark_replaced_rules(marked, messages, later) == marked
 
 
@@ -336,7 +342,7 @@ def test_what_a_long_sentence_tells_at_its_end_can_be_read() -> None:
     talk = [SpokenMessage(1, "asked", "Hello, I have a question.")]
     talk += [SpokenMessage(number, "asked", f"{told.replace('37', str(number))}.") for number in range(2, 30)]
     talk += [SpokenMessage(30, "asked", f"{told}, as I said.")]
-    users = SpokenMessages(talk)
+    users = Talk(talk)
     room = sum(len(message.text) for message in talk) // 3
     quoted = quote_messages(users, room)
     assert "only 37 inches wide" in quoted[len(talk) - 1].text
@@ -432,7 +438,7 @@ def test_what_is_demanded_is_a_rule(sentence: str) -> None:
 @pytest.mark.parametrize("sentence", TOLD)
 def test_what_is_only_told_is_no_rule(sentence: str) -> None:
     """A false rule would stand whole in every later digest, in the place of what the user told."""
-    assert weigh_sentence(sentence) in ("hint", "")
+    assert weigh_sentence(sentence) in ("wish", "")
 
 
 # Wishes.
@@ -440,10 +446,9 @@ def test_what_is_only_told_is_no_rule(sentence: str) -> None:
 
 def test_most_wishes_are_known_and_few_other_sentences_are_taken_for_one() -> None:
     """The half that the tables were written beside; the bench has the figures of the other one."""
-    rows = list(recognise_half("dev", weights=("wish", "rule", "hint")))
+    rows = list(recognise_half("dev"))
     assert all(row.known >= 0.9 * row.wishes for row in rows)
     assert all(row.mistaken <= 0.2 * row.others for row in rows)
-    assert sum(row.mistaken for row in rows) <= 0.05 * sum(row.others for row in rows)
 
 
 def list_wish_talks() -> Iterator[Any]:
@@ -481,9 +486,9 @@ def test_wishes_are_readable_among_small_talk_with_names_and_numbers(talk: RuleT
         ("It is Meyer with a y.", "wish"),
         ("我一直住在北京。", "wish"),
         ("She is my sister, not my wife.", "wish"),
-        ("Could you give prices in euros?", "hint"),
+        ("Could you give prices in euros?", "wish"),
         ("Could you check this price?", ""),
-        ("We have one car.", "hint"),
+        ("We have one car.", "wish"),
         ("We had a lovely evening.", ""),
         ("Our server has 64 GB.", ""),
         ("Which book is your favourite this year?", ""),
@@ -493,13 +498,11 @@ def test_a_wish_holds_and_what_is_told_or_asked_once_does_not(sentence: str, wei
     assert weigh_sentence(sentence) == weight
 
 
-def test_wishes_stay_before_facts_and_before_what_may_be_one() -> None:
+def test_wishes_stay_before_facts() -> None:
     facts = [f"Bus {at} to Harbour Street {at} left at {at} past nine." for at in range(40)]
-    hints = [f"We have {word} in the garden." for word in ("apples", "a pond", "roses", "bees")]
     wishes = ["I am allergic to bees.", "By the pond I mean the small one."]
-    said = [*wishes, *hints, *facts]
+    said = [*wishes, *facts]
     messages = [SpokenMessage(turn, "asked", text) for turn, text in enumerate(["Hello.", *said], start=1)]
-    quoted = quote_messages(SpokenMessages(messages), 400)
+    quoted = quote_messages(Talk(messages), 400)
     texts = [quotation.text for quotation in quoted.values()]
     assert [text for text in said if text in texts][:2] == wishes
-    assert any(text in hints for text in texts)

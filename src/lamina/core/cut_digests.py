@@ -4,8 +4,8 @@
 of them into the request, and merges those side by side if together they take more than their share.
 
 A digest is written in characters and sent in tokens. Names and dense scripts take more tokens than prose, and
-tags and headings come on top, so its size is known only when it is written. `write_sized_digest` therefore
-writes it shorter or longer until it keeps to its tokens.
+tags and headings come on top, so its size is known only when it is written. `fit_digest` therefore
+searches for the largest one that keeps to its tokens.
 
 What is in sight is known when the cut has its size. Then `list_hidden_names` fills the room for names in each
 digest: with names that its segments have and the request does not show, what the model used often and lately
@@ -17,35 +17,45 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 import msgspec
 
 from lamina.core.cut_progress import CutProgress, count_digest_tokens, lay_request
 from lamina.core.digests import (
     NAMES_LABEL,
-    DigestSize,
-    choose_digest_size,
+    ONE_LINE,
+    ONLY_RULES,
+    DigestText,
     find_neighbours,
     find_runs,
     is_digest,
     make_fold,
     map_covered,
     measure_fold,
+    measure_rules,
+    write_digest,
+    write_rules,
 )
 from lamina.core.digests import SHARE as DIGEST_SHARE
 from lamina.core.entries import find_sent
+from lamina.core.run_text import RunText
 from lamina.core.text.excerpts import find_shown_names, list_first_names
 from lamina.core.tokens import Counter
 from lamina.core.values import Entry, Fold, Ref
 from lamina.core.wording import text_of
 
-_SHARES = (1, 4)
-"""A digest may have its whole size, or else one part in this many of it."""
+_SMALLER = 0.75
+"""A digest has at most this share of the tokens of what it stands for."""
 
 _LEAST_PART = 3
 """A new digest has at least one part in so many of what all digests may have. If that is too much, they
 merge."""
+
+_MOST_CHARACTERS = 6
+"""Characters of a token, at most: a digest in a language of long words has as many."""
+
+_NEAR = 40
+"""Characters within which the best size of a digest is found."""
 
 
 def write_digests(progress: CutProgress, digest_limit: int | None) -> CutProgress:
@@ -81,16 +91,12 @@ def _find_most_tokens(progress: CutProgress, digest_limit: int | None) -> int | 
 def _fold_run(
     run: Sequence[Entry], progress: CutProgress, digest_limit: int | None, most_tokens: int | None
 ) -> Fold | None:
-    """A digest of the run that is smaller than it; None if there is none.
-
-    A digest of its whole size is tried first, then one of a quarter. What cannot be folded stays as it is.
-    """
+    """A digest of the run that is smaller than it; None if there is none. What has none stays as it is."""
     run_tokens = sum(entry.tokens for entry in run)
-    for share in _SHARES:
-        fold = write_sized_digest(run, progress, digest_limit, share=share, most_tokens=most_tokens)
-        if _pays(fold, run, run_tokens, progress):
-            return fold
-    return None
+    if most_tokens is not None:
+        most_tokens = min(most_tokens, int(run_tokens * _SMALLER))
+    fold = fit_digest(run, progress, digest_limit, most_tokens=most_tokens)
+    return fold if _pays(fold, run, run_tokens, progress) else None
 
 
 def _pays(fold: Fold, run: Sequence[Entry], run_tokens: int, progress: CutProgress) -> bool:
@@ -99,126 +105,68 @@ def _pays(fold: Fold, run: Sequence[Entry], run_tokens: int, progress: CutProgre
     return measure_fold(fold, run, context.scale, context.wording) < run_tokens
 
 
-# A digest of the right size.
-
-_TRIES, _MOST_TRIES = 3, 6
-"""How often a digest is written shorter or longer until its size in tokens is right too; more often while it
-is too long."""
-
-_AROUND_WORDS = 120
-"""Tokens of a digest besides the words of the user and what was done: its tags and the closing line."""
-
-
-class _Attempt(NamedTuple):
-    """A digest as it was written once: its tokens, and how many it should have.
-
-    `may_grow`: it has a limit in tokens, and something of what was said is missing.
-    """
-
-    fold: Fold
-    tokens: int
-    limit: int
-    may_grow: bool
-
-
-def write_sized_digest(
+def fit_digest(
     run: Sequence[Entry],
     progress: CutProgress,
     digest_limit: int | None,
     *,
-    share: int = 1,
+    part: int = 1,
     most_tokens: int | None = None,
 ) -> Fold:
-    """A digest of this run in one part in `share` of the size that a digest may have.
+    """The largest digest of this run within one part in `part` of its limit.
 
-    `most_tokens` bounds it as it is sent, with its tags. What this cut has written before is not written
-    again.
+    `most_tokens` bounds it as it is sent, with its tags, and `digest_limit` in characters. What this cut has
+    written before is not written again.
     """
-    size = choose_digest_size(progress.limits.free, digest_limit).scale(1, share)
-    name = (tuple(entry.ref for entry in run), size, most_tokens)
+    name = (tuple(entry.ref for entry in run), digest_limit, most_tokens, part)
     fold = progress.written.get(name)
     if fold is None:
-        verbatim = digest_limit is None and progress.words.may_stand
-        fold = _find_best_size(run, progress, size, most_tokens=most_tokens, verbatim=verbatim)
+        if digest_limit is None:
+            limit = progress.limits.free // DIGEST_SHARE if most_tokens is None else most_tokens
+            fold = _write_fitting(run, limit // part, progress)
+        else:
+            run_text = progress.read_run(run)
+            texts = _write_within(digest_limit, run_text, progress, part)
+            fold = make_fold(run, run_text, texts, cut=progress.number)
         progress.written[name] = fold
     return fold
 
 
-def _find_best_size(
-    run: Sequence[Entry], progress: CutProgress, size: DigestSize, *, most_tokens: int | None, verbatim: bool
-) -> Fold:
-    """The digest of the run that comes nearest to its limit in tokens.
+def _write_within(digest_limit: int, run_text: RunText, progress: CutProgress, part: int) -> DigestText:
+    """The texts of a digest in one part of so many characters: of a last resort."""
+    if digest_limit == ONE_LINE:
+        return DigestText(run_text.title, whole=False)
+    if digest_limit == ONLY_RULES:
+        rules = write_rules(run_text, limit=measure_rules(progress.limits.free) // part)
+        return DigestText(rules, whole=False)
+    return write_digest(run_text, digest_limit // part)
 
-    Each attempt is shorter by as much as the last one was too long, and longer if there is room for more of
-    what was said. A digest of one line cannot be shorter.
+
+def _write_fitting(run: Sequence[Entry], limit: int, progress: CutProgress) -> Fold:
+    """The largest digest in so many tokens, by bisection.
+
+    How many tokens its characters take is known only when it is written. Where all words of the user must
+    stand, what was done and names have what is left.
     """
-    # Without a limit in tokens, a digest may have one for every two of its characters.
-    limit = size.total // 2 if most_tokens is None else most_tokens
-    as_sent = most_tokens is not None
-    attempt = _write_once(run, progress, size, limit=limit, as_sent=as_sent, verbatim=verbatim)
-    best = attempt
-    for attempts in range(1, _MOST_TRIES):
-        next_size = _resize(size, attempt)
-        has_its_size = attempts >= _TRIES and best.tokens <= attempt.limit
-        if next_size == size or has_its_size:
-            break
-        size = next_size
-        attempt = _write_once(run, progress, size, limit=limit, as_sent=as_sent, verbatim=verbatim)
-        if _is_better(attempt, best):
-            best = attempt
-    return best.fold
+    run_text = progress.read_run(run)
+    verbatim = progress.words.may_stand
 
+    def write(size: int) -> Fold:
+        texts = write_digest(run_text, size, verbatim=verbatim)
+        return make_fold(run, run_text, texts, cut=progress.number)
 
-def _write_once(
-    run: Sequence[Entry],
-    progress: CutProgress,
-    size: DigestSize,
-    *,
-    limit: int,
-    as_sent: bool,
-    verbatim: bool,
-) -> _Attempt:
-    """A digest in this size. Its tokens are counted with its tags, `as_sent`, or those of its text alone."""
-    scale = progress.context.scale
-    fold, complete = make_fold(
-        run,
-        progress.read_run(run),
-        size=size,
-        cut=progress.number,
-        later_rules=progress.words.rules_after(run[-1].ref),
-        verbatim=verbatim,
-    )
-    count = scale.counter.count
-    if as_sent:
-        tokens = measure_fold(fold, run, scale, progress.context.wording)
-    else:
-        tokens = count(fold.text) + count(fold.notes)
-    if verbatim and fold.whole:
-        # The words must stand; what was done and names have what is left, or a line each.
-        limit = max(limit, count(fold.text) + _AROUND_WORDS)
-    return _Attempt(fold, tokens, limit, may_grow=as_sent and not complete)
-
-
-def _is_better(attempt: _Attempt, best: _Attempt) -> bool:
-    """Whether a digest has a better size than the best so far: the largest within the limit, or the least."""
-    if attempt.tokens > attempt.limit:
-        return attempt.tokens < best.tokens
-    return best.tokens > attempt.limit or attempt.tokens > best.tokens
-
-
-def _resize(size: DigestSize, attempt: _Attempt) -> DigestSize:
-    """The size for the next attempt; the same if this one is right."""
-    if size.rules or not size.total:
-        return size
-    missing = attempt.limit - attempt.tokens
-    if missing < 0:
-        # Tags and headings do not shrink with the size, so the rest has to shrink by more.
-        around = min(_AROUND_WORDS, attempt.limit // 2)
-        return size.scale(max(attempt.limit - around, 1), attempt.tokens - around)
-    if not attempt.may_grow or missing * 16 < attempt.limit:
-        return size
-    characters = len(attempt.fold.text) + len(attempt.fold.notes)
-    return size._replace(words=size.words + missing * characters // max(attempt.tokens, 1))
+    low = run_text.talk.users_size if verbatim else measure_rules(progress.limits.free)
+    high = max(min(limit * _MOST_CHARACTERS, run_text.most_characters), low)
+    best = write(low)
+    size = high
+    while high - low > max(low // 16, _NEAR):
+        fold = write(size)
+        if measure_fold(fold, run, progress.context.scale, progress.context.wording) <= limit:
+            low, best = size, fold
+        else:
+            high = size
+        size = (low + high) // 2
+    return best
 
 
 # Digests side by side.
@@ -245,7 +193,9 @@ def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgre
     for group in groups:
         # A window may have taken out an entry that a fold covers: it is passed over.
         run = [by_ref[ref] for fold in group for ref in fold.covers if ref in by_ref]
-        merged = write_sized_digest(run, progress, digest_limit, share=len(groups), most_tokens=most_tokens)
+        merged = fit_digest(
+            run, progress, digest_limit, part=1 if most_tokens else len(groups), most_tokens=most_tokens
+        )
         group_tokens = sum(sizes[fold.key] for fold in group)
         if _pays(merged, run, group_tokens, progress):
             folds = _replace_folds(folds, group, merged)
@@ -288,7 +238,7 @@ def join_digests(progress: CutProgress, digest_limit: int) -> CutProgress:
                 group[fold.key] = fold
         if not group or not unfolded:
             continue
-        merged = write_sized_digest(run, progress, digest_limit)
+        merged = fit_digest(run, progress, digest_limit)
         run_tokens = sum(entry.tokens for entry in unfolded) + sum(sizes[key] for key in group)
         if _pays(merged, run, run_tokens, progress):
             folds = _replace_folds(folds, list(group.values()), merged)

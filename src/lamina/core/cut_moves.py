@@ -19,8 +19,8 @@ from lamina.core.cut_progress import (
     without_digests,
 )
 from lamina.core.cut_target import NOTHING_SPARED, Sparing
+from lamina.core.digests import ONLY_RULES, is_digest, measure_rules
 from lamina.core.digests import SHARE as DIGEST_SHARE
-from lamina.core.digests import choose_digest_size, is_digest
 from lamina.core.entries import begins_with
 from lamina.core.ledger import SAME_TEXT_LATER
 from lamina.core.lowering import compact_entry, make_line, shorten_entry
@@ -88,8 +88,8 @@ def _guess_digest_tokens(progress: CutProgress, digest_limit: int | None) -> int
     """
     free = progress.limits.free
     if digest_limit is not None:
-        characters = choose_digest_size(free, digest_limit).total + _AROUND_DIGEST
-        return characters // CHARACTERS_PER_TOKEN
+        characters = measure_rules(free) if digest_limit == ONLY_RULES else max(digest_limit, 0)
+        return (characters + _AROUND_DIGEST) // CHARACTERS_PER_TOKEN
     if progress.written:
         return count_digest_tokens(progress.request)
     return free // DIGEST_SHARE

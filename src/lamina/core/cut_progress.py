@@ -11,7 +11,7 @@ import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking, omit_thinking_after_cut
 from lamina.core.cut_target import CutLimits, Sparing
-from lamina.core.digests import VERBATIM_PART, DigestSize, is_digest, lay_folds, mark_rules, read_run
+from lamina.core.digests import VERBATIM_PART, is_digest, lay_folds, mark_rules, read_run
 from lamina.core.draft import Draft
 from lamina.core.entries import begins_with, find_sent, index_by_ref, is_users_text
 from lamina.core.options import BuildContext
@@ -19,8 +19,8 @@ from lamina.core.references import is_named_in_library
 from lamina.core.run_text import Reader, RunText
 from lamina.core.scale import Scale, weigh_entries
 from lamina.core.system_text import find_later_sections, put_system_first, unmark_promoted
-from lamina.core.text.spoken_messages import LaterRule
 from lamina.core.text.standing_rules import find_rules
+from lamina.core.text.user_words import LaterRule
 from lamina.core.tool_rules import ToolRule, find_silent, map_rules
 from lamina.core.turns import current_turn
 from lamina.core.used_results import UsedResults
@@ -70,6 +70,10 @@ def _count_words(entry: Entry, text: str, scale: Scale) -> int:
     return scale.counter.count(text)
 
 
+DigestName = tuple[tuple[Ref, ...], int | None, int | None, int]
+"""What a digest covers, its limits in characters and in tokens, and the part of them that it has."""
+
+
 class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     """A cut in the making.
 
@@ -86,7 +90,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     position, and `silent` the entries of which no digest says anything. Only digests of nothing but
     `mergeable` segments may be written anew; None allows all.
 
-    `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
+    `written` remembers the digests of this cut, by what they cover and their limits:
     while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
     remember what was read for them, and `used` which results later calls used: an order is asked again and
     again.
@@ -112,7 +116,9 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     exhausted: bool = False
     took_last_resort: bool = False
     held: frozenset[int] = frozenset()
-    written: dict[tuple[tuple[Ref, ...], DigestSize, int | None], Fold] = msgspec.field(default_factory=dict)
+    written: dict[tuple[tuple[Ref, ...], int | None, int | None, int], Fold] = msgspec.field(
+        default_factory=dict
+    )
     runs: dict[tuple[Ref, ...], RunText] = msgspec.field(default_factory=dict)
     tool_rules: dict[int, ToolRule] = {}
     silent: frozenset[Ref] = frozenset()
@@ -127,7 +133,8 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
         name = tuple(entry.ref for entry in run)
         run_text = self.runs.get(name)
         if run_text is None:
-            run_text = read_run(run, self.reader, silent=self.silent, used=self.used)
+            later_rules = self.words.rules_after(run[-1].ref)
+            run_text = read_run(run, self.reader, silent=self.silent, used=self.used, later_rules=later_rules)
             self.runs[name] = run_text
         return run_text
 

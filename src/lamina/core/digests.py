@@ -15,7 +15,7 @@ The text is deterministic and made of the segments alone: no model is asked, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -35,11 +35,18 @@ from lamina.core.orders import CHARACTERS_PER_TOKEN
 from lamina.core.repair import find_side
 from lamina.core.run_text import Reader, ReadSegment, RunText
 from lamina.core.scale import Scale
-from lamina.core.text.excerpts import clean_text, list_names
+from lamina.core.text.excerpts import clean_text, find_shown_names, list_first_names
 from lamina.core.text.gist import print_gist
-from lamina.core.text.spoken_messages import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.text.tags import wrap_in_tag
-from lamina.core.text.user_words import SMALLEST_DIGEST, mark_replaced_rules, print_talk
+from lamina.core.text.user_words import (
+    QUESTION_LABEL,
+    SMALLEST_DIGEST,
+    LaterRule,
+    SpokenMessage,
+    Talk,
+    mark_replaced_rules,
+    print_talk,
+)
 from lamina.core.used_results import UsedResults
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, guard, text_of
@@ -57,16 +64,18 @@ VERBATIM_PART = 10
 """While all that the user said takes at most one part in so many of the room, digests quote it word for
 word."""
 
-WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 110, 60, 80
-"""Of the free room, in thousandths: what a digest may use for the user's words, for what was done, and for
-names: together one part in `SHARE`. Words may also use what the other two leave. notes/planner.md has what
-each of them is worth."""
+NOTES_PART, NAMES_PART = 16, 22
+"""Of a digest, in hundredths: what notes on what was done, and names, may take. notes/planner.md has what
+each is worth."""
 
 RULES_SHARE = 20
 """Of the free room, in thousandths: what standing rules may take even as a last resort."""
 
-LEAST, MOST = 400, 12_000
-"""Characters that each part of a digest may use, at least and, of notes and names, at most."""
+SMALLEST, MOST = 800, 12_000
+"""Characters that a digest may have in any room, and that notes and names may have in the largest."""
+
+LEAST = 200
+"""Characters worth a line of what results said."""
 
 ONLY_RULES, ONE_LINE = 0, -1
 """Limits of a digest in characters that leave the rules of the user, and that leave one line."""
@@ -80,136 +89,67 @@ FOLD_VERSION = 2
 class DigestText(NamedTuple):
     """A digest in two voices: the `words` of the user, and `notes` on what the model and the tools said.
 
-    The notes are `replies` that are quoted, and what was `done`.
-    `whole`: every message of the user stands in it as it was. `complete`: so does every short reply.
+    `whole`: every message of the user stands in it as it was.
     """
 
     words: str
-    replies: str = ""
-    done: str = ""
+    notes: str = ""
     whole: bool = True
-    complete: bool = True
-
-    @property
-    def notes(self) -> str:
-        """What is sent in the model's voice."""
-        return "\n".join(filter(None, (self.replies, self.done)))
-
-    @property
-    def speech_size(self) -> int:
-        """Characters of what the user and the assistant said."""
-        return len(self.words) + len(self.replies)
 
 
-def write_within(
-    run_text: RunText, size: DigestSize, *, later_rules: Sequence[LaterRule], verbatim: bool
-) -> DigestText:
-    """Both voices of a digest in this size. What notes and names leave belongs to what was said.
+def write_digest(run: RunText, size: int, *, verbatim: bool = False) -> DigestText:
+    """What a run of turns said, in so many characters, with one line on top.
 
-    Where nothing was called, what was said has the first claim on all of it.
+    Notes on what was done and names have their parts of it, and all that they leave is for words. Where
+    nothing was called, what was said has the first claim on all of it. `verbatim` asks for every word of the
+    user, if the size allows it. Replies stand among the notes: they are in the model's voice.
     """
-    names_limit = size.names
-    if not run_text.has_calls:
-        notes = _measure_firm_notes(run_text, size.notes)
-        size = DigestSize(words=size.total - notes, notes=notes, names=0)
-    needed = TITLE_ROOM + _count_characters(run_text, range(len(run_text.talk.messages)))
-    least = 0
+    talk = run.talk
+    notes_limit, names_limit = size * NOTES_PART // 100, size * NAMES_PART // 100
+    if not run.has_calls:
+        # How a long answer began can be guessed from the question, and what looks like a decision in it is
+        # most often a heading of some advice.
+        firm_notes = [piece for piece in run.notes if piece.claim not in ("said", "noted", "path")]
+        firm_size = len(print_gist(NOTES_TITLE, firm_notes, size // 4)) if firm_notes else 0
+        notes_limit = names_limit = max(size - talk.size, firm_size)
     if verbatim:
-        least = TITLE_ROOM + _count_characters(run_text, run_text.talk.users)
-    texts = write_digest(
-        run_text,
-        words_limit=max(least, min(needed, TITLE_ROOM + size.words)),
-        notes_limit=size.notes,
-        later_rules=later_rules,
-        verbatim=verbatim,
-    )
-    if not run_text.has_calls:
-        names_limit = min(names_limit, size.total + TITLE_ROOM - texts.speech_size - len(texts.done))
-    done = _add_names(texts, run_text, limit=names_limit)
-    left = size.total + TITLE_ROOM - texts.speech_size - len(done)
-    if not texts.complete and left > LEAST:
-        # Few notes or names leave room, and what was said has the first claim on it.
-        texts = write_digest(
-            run_text,
-            words_limit=max(least, min(needed, texts.speech_size + left)),
-            notes_limit=0,
-            later_rules=later_rules,
-            verbatim=verbatim,
-        )
-    return texts._replace(done=done)
+        notes_limit = min(notes_limit, size - talk.users_size)
+        names_limit = min(names_limit, size - talk.users_size)
+    lines: list[str] = []
+    if run.notes and notes_limit >= SMALLEST_DIGEST:
+        lines.append(print_gist(NOTES_TITLE, run.notes, min(MOST, notes_limit)))
+    if not run.has_calls:
+        names_limit -= sum(map(len, lines))
+    lines += _list_names_and_facts(run, "\n".join(lines), min(MOST, names_limit))
+    done = "\n".join(lines)
+    printed = print_talk(run.title, talk, len(run.title) + 1 + max(size - len(done), 0), verbatim=verbatim)
+    return DigestText(printed.words, "\n".join(filter(None, (printed.replies, done))), printed.whole)
 
 
-def _measure_firm_notes(run: RunText, limit: int) -> int:
-    """Characters of notes that come before the user's words in a talk, and `limit` at most.
-
-    These are agreements, errors and what was attached. How a long answer began can be guessed from the
-    question, and what looks like a decision in it is most often a heading of some advice.
-    """
-    firm = [piece for piece in run.notes if piece.claim not in ("said", "noted", "path")]
-    if not firm:
-        return 0
-    return len(print_gist(NOTES_TITLE, firm, limit))
-
-
-def _count_characters(run_text: RunText, indices: Iterable[int]) -> int:
-    """Characters of what was said, with what printing it on lines of their own adds.
-
-    A message in a digest has the number of its turn before it, and four spaces before each of its lines.
-    """
-    texts = [run_text.talk.clipped_texts[index] for index in indices]
-    return sum(len(text) + 4 * text.count("\n") + 60 for text in texts)
-
-
-def _add_names(texts: DigestText, run_text: RunText, *, limit: int) -> str:
-    """What was done, and a line with names that occur in the segments and not in the digest so far.
+def _list_names_and_facts(run: RunText, notes: str, limit: int) -> Iterator[str]:
+    """A line with names that `notes` do not show, and lines with what results said.
 
     By a name such as `parse_config` the model sees what it could recall. Which names are in sight elsewhere
     is known when the cut ends: `cut_digests` then puts others into their room. What names leave of it is for
     short results that later calls still used, and for facts that were read.
     """
-    listed = list_names(run_text.names, limit=limit, in_sight=f"{texts.words}\n{texts.notes}")
-    lines = [texts.done] if texts.done else []
+    names = (name for name, _ in run.hidden_names.most_common())
+    listed = list_first_names(names, limit=limit, in_sight=find_shown_names(notes))
     if listed:
-        lines.append(f"{NAMES_LABEL}{listed}")
+        yield f"{NAMES_LABEL}{listed}"
     left = limit - len(listed)
-    for text in run_text.used_results if left >= LEAST // 2 else ():
-        line = f"{READ_LABEL}{text}"
-        if len(line) < left:
-            lines.append(line)
-            left -= len(line) + 1
-    if left >= LEAST // 2:
-        facts = run_text.read_facts.choose(left)
-        if facts:
-            lines.append(f"{READ_LABEL}{facts}")
-    return "\n".join(lines)
+    if left < LEAST:
+        return
+    for text in run.used_results:
+        if len(READ_LABEL) + len(text) < left:
+            yield f"{READ_LABEL}{text}"
+            left -= len(READ_LABEL) + len(text) + 1
+    facts = run.choose_facts(left - len(READ_LABEL))
+    if facts:
+        yield f"{READ_LABEL}{facts}"
 
 
-def write_digest(
-    run: RunText,
-    *,
-    words_limit: int,
-    notes_limit: int,
-    later_rules: Sequence[LaterRule] = (),
-    verbatim: bool = False,
-) -> DigestText:
-    """What a run of turns said, in so many characters for what was said and for notes on what was done.
-
-    Notes may use what the words leave. If there is no room for more, the words are one line and the notes are
-    empty. `later_rules` are rules that the user gave after the run: a rule in it that they replace is marked.
-    `verbatim` asks for every word of the user, if the limit allows it. Replies stand among the notes, since
-    they are in the model's voice.
-    """
-    printed = print_talk(run.title, run.talk, words_limit, later_rules=later_rules, verbatim=verbatim)
-    notes_limit += max(words_limit - printed.size - 1, 0)
-    done = ""
-    # A decision that can be read in a reply is not noted again.
-    notes = [piece for piece in run.notes if piece.claim != "noted" or piece.text not in printed.replies]
-    if notes and notes_limit >= SMALLEST_DIGEST:
-        done = print_gist(NOTES_TITLE, notes, notes_limit)
-    return DigestText(printed.words, printed.replies, done, printed.whole, printed.complete)
-
-
-def write_rules(run: RunText, *, limit: int, later_rules: Sequence[LaterRule] = ()) -> str:
+def write_rules(run: RunText, *, limit: int) -> str:
     """The standing rules of a run of turns under its title, in at most `limit` characters.
 
     It is what stays of the user's words when there is room for nothing else.
@@ -217,79 +157,20 @@ def write_rules(run: RunText, *, limit: int, later_rules: Sequence[LaterRule] = 
     rules = run.with_rules_alone()
     if not rules.messages:
         return run.title
-    return print_talk(run.title, rules, limit, later_rules=later_rules).words
+    return print_talk(run.title, rules, limit).words
 
 
-# How large a digest may be.
+def measure_rules(room: int) -> int:
+    """Characters that rules may take in a room of so many tokens even as a last resort."""
+    return TITLE_ROOM + room * RULES_SHARE // 1000 * CHARACTERS_PER_TOKEN
 
 
-class DigestSize(NamedTuple):
-    """Characters that a digest may use: for the user's words, for what was done, and for names.
-
-    `rules`: the words that fit into their limit are rules and nothing else, as a last resort.
-    """
-
-    words: int
-    notes: int
-    names: int
-    rules: bool = False
-
-    @property
-    def total(self) -> int:
-        """Characters of the whole digest."""
-        return self.words + self.notes + self.names
-
-    def scale(self, numerator: int, denominator: int) -> DigestSize:
-        """The size times a fraction."""
-        return DigestSize(
-            words=self.words * numerator // denominator,
-            notes=self.notes * numerator // denominator,
-            names=self.names * numerator // denominator,
-            rules=self.rules,
-        )
-
-
-NO_DIGEST = DigestSize(words=0, notes=0, names=0)
-"""One line, with the number of messages."""
-
-
-def choose_digest_size(room: int, digest_limit: int | None) -> DigestSize:
-    """The size of a digest in a room of so many tokens: a share of it, or less as a last resort.
-
-    A `digest_limit` bounds the whole digest in characters. Even with none of them, the rules of the user
-    stay, in their share of the room.
-    """
-    if digest_limit is None:
-        return find_digest_size(room)
-    if digest_limit == ONE_LINE:
-        return NO_DIGEST
-    if digest_limit == ONLY_RULES:
-        return DigestSize(words=_characters_for(room, RULES_SHARE), notes=0, names=0, rules=True)
-    return DigestSize(words=digest_limit * 3 // 4, notes=digest_limit // 4, names=0)
-
-
-def find_digest_size(room: int) -> DigestSize:
-    """The size of a digest in a room of so many tokens."""
-    return DigestSize(
-        words=max(_characters_for(room, WORDS_SHARE), LEAST // 2),
-        notes=max(LEAST // 2, min(MOST, _characters_for(room, NOTES_SHARE))),
-        names=max(LEAST // 2, min(MOST, _characters_for(room, NAMES_SHARE))),
-    )
-
-
-def _characters_for(room: int, share: int) -> int:
-    """Characters for so many thousandths of a room in tokens."""
-    return room * share // 1000 * CHARACTERS_PER_TOKEN
+def measure_digest(room: int) -> int:
+    """Characters that a digest may have in a room of so many tokens."""
+    return max(room // SHARE * CHARACTERS_PER_TOKEN, SMALLEST)
 
 
 # A run of entries as a fold: the digest that stands for them.
-
-
-class WrittenFold(NamedTuple):
-    """A fold as it was written, and whether all that was said stands in it, of the assistant too."""
-
-    fold: Fold
-    complete: bool
 
 
 def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int]]:
@@ -317,6 +198,7 @@ def read_run(
     *,
     silent: frozenset[Ref] = frozenset(),
     used: UsedResults | None = None,
+    later_rules: Sequence[LaterRule] = (),
 ) -> RunText:
     """What is in a run of entries that a digest may show. Of `silent` entries it may show nothing."""
     segments: list[ReadSegment] = []
@@ -326,31 +208,13 @@ def read_run(
             is_silent = entry.ref in silent
             segments.append(reader.read_segment(entry.ref, entry.source, is_silent=is_silent))
             turns.append(entry.turn + 1)
-    return RunText(segments, turns=turns, reader=reader, used=used)
+    return RunText(segments, turns=turns, reader=reader, used=used, later_rules=later_rules)
 
 
-def make_fold(
-    run: Sequence[Entry],
-    run_text: RunText,
-    *,
-    size: DigestSize,
-    cut: int,
-    later_rules: Sequence[LaterRule] = (),
-    verbatim: bool = False,
-) -> WrittenFold:
-    """A digest of these entries in at most this size. If it is nothing, one line is left.
-
-    Where there is no room for all that was said, `text.user_words` says what stays of it. `verbatim` asks for
-    all words of the user, however much room they take. Everything can be recalled by the key of the digest.
-    """
+def make_fold(run: Sequence[Entry], run_text: RunText, texts: DigestText, *, cut: int) -> Fold:
+    """A digest that stands for these entries. Everything can be recalled by its key."""
     covers = tuple(entry.ref for entry in run)
-    texts = DigestText(run_text.title, whole=False, complete=False)
-    if size.rules:
-        words = write_rules(run_text, limit=TITLE_ROOM + size.words, later_rules=later_rules)
-        texts = texts._replace(words=words)
-    elif size.total:
-        texts = write_within(run_text, size, later_rules=later_rules, verbatim=verbatim)
-    fold = Fold(
+    return Fold(
         key=f"fold-{hashing.digest(covers)[:20]}",
         covers=covers,
         text=texts.words,
@@ -360,9 +224,8 @@ def make_fold(
         version=FOLD_VERSION,
         rules=_find_rules(run, run_text),
         whole=texts.whole,
-        replaced_by=_find_replacing(run_text.talk.messages, later_rules),
+        replaced_by=tuple(map(Ref, run_text.talk.replaced_by)),
     )
-    return WrittenFold(fold, texts.complete)
 
 
 def _find_rules(run: Sequence[Entry], run_text: RunText) -> tuple[tuple[Ref, int], ...]:
@@ -393,16 +256,9 @@ def mark_rules(fold: Fold, entry_of: Mapping[Ref, Entry], later_rules: Sequence[
     text = mark_replaced_rules(fold.text, messages, later_rules)
     if text == fold.text:
         return fold
-    replaced_by = dict.fromkeys((*fold.replaced_by, *_find_replacing(messages, later_rules)))
+    replacing = map(Ref, Talk(messages, later_rules).replaced_by)
+    replaced_by = dict.fromkeys((*fold.replaced_by, *replacing))
     return msgspec.structs.replace(fold, text=text, replaced_by=tuple(replaced_by))
-
-
-def _find_replacing(messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]) -> tuple[Ref, ...]:
-    """The later messages with a rule that replaces one of these."""
-    if not later_rules:
-        return ()
-    replaced = find_replaced_rules(messages, later_rules)
-    return tuple(dict.fromkeys(Ref(later.ref) for later in replaced.values() if later.ref))
 
 
 def measure_fold(fold: Fold, run: Sequence[Entry], scale: Scale, wording: Wording) -> int:

@@ -27,6 +27,7 @@ from lamina.core.text.characters import ALPHANUMERIC, BEYOND_ASCII, WHITE_SPACE,
 from lamina.core.text.courtesy import COURTESY
 from lamina.core.text.known_words import KnownWords
 from lamina.core.text.sentences import UNSPACED, find_sentences, split_sentences
+from lamina.core.text.standing_rules import find_replaced, find_rules
 from lamina.core.values import Ref
 
 SHORTEST_PASSAGE, LONGEST_PASSAGE = 240, 480
@@ -151,6 +152,7 @@ class PassageIndex:
         self._refs: dict[Ref, int] = {}
         self._giants: list[tuple[int, str]] = []
         self._hits: dict[str, list[int]] = {}
+        self._rules: dict[Ref, list[tuple[int, str]]] = {}
         self.terms = 0
 
     def __contains__(self, ref: Ref) -> bool:
@@ -205,6 +207,21 @@ class PassageIndex:
     def number_of(self, ref: Ref) -> int:
         """The number of a source."""
         return self._refs[ref]
+
+    def quote(self, number: int) -> str:
+        """The words of a sentence on one line."""
+        sentence = self.sentences[number]
+        return " ".join(split_words(self.sources[sentence.source].text[sentence.start : sentence.end]))
+
+    def list_rules(self, ref: Ref) -> list[tuple[int, str]]:
+        """The standing rules in a source, each with the number of its sentence; giant texts have none."""
+        rules = self._rules.get(ref)
+        if rules is None:
+            source = self.sources[self._refs[ref]]
+            rules = self._rules[ref] = []
+            for number in range(source.first, source.end) if len(source.text) <= GIANT else ():
+                rules += [(number, rule) for rule in find_rules(self.quote(number))]
+        return rules
 
     def list_terms(self, text: str) -> list[str]:
         """The different terms of a text that are worth looking for.
@@ -449,6 +466,28 @@ def ends_with_mark(text: str) -> bool:
 # Which of them are quoted.
 
 
+def choose_standing(
+    index: PassageIndex, order: Sequence[Ref], *, in_sight: str, limit: int, count: Callable[[str], int]
+) -> set[int]:
+    """The sentences with rules in force that cannot be read, the newest first, in so many tokens.
+
+    `order` are the user's messages. A rule that a later one replaces stays hidden.
+    """
+    rules = [(number, rule) for ref in order for number, rule in index.list_rules(ref)]
+    if all(rule in in_sight for _, rule in rules):
+        return set()
+    replaced = find_replaced([rule for _, rule in rules])
+    chosen: set[int] = set()
+    for number, rule in reversed(rules):
+        if number in chosen or rule in replaced or rule in in_sight:
+            continue
+        tokens = count(index.quote(number)) + _AROUND_SOURCE
+        if tokens <= limit:
+            limit -= tokens
+            chosen.add(number)
+    return chosen
+
+
 def choose_passages(
     index: PassageIndex,
     rated: Sequence[_Rated],
@@ -501,17 +540,17 @@ class _Choice:
         passage = [at for at in self._grow(number) if at not in self.sentences]
         sources = {self.index.sentences[at].source for at in passage}
         tokens = _AROUND_SOURCE * len(sources - self._sources)
-        tokens += sum(self._count(_quote(self.index, at)) + 1 for at in passage)
+        tokens += sum(self._count(self.index.quote(at)) + 1 for at in passage)
         if tokens > self.left:
             self.refused += 1
             return
         self.left -= tokens
         self._sources |= sources
         self.sentences.update(passage)
-        self._quoted.update(_quote(self.index, at) for at in passage)
+        self._quoted.update(self.index.quote(at) for at in passage)
 
     def _is_new(self, number: int) -> bool:
-        text = _quote(self.index, number)
+        text = self.index.quote(number)
         return text not in self._quoted and text not in self._in_sight
 
     def _grow(self, number: int) -> list[int]:
@@ -562,12 +601,6 @@ class _Choice:
             size += _length(self.index, nearest)
             first = min(first, nearest)
             last = max(last, nearest)
-
-
-def _quote(index: PassageIndex, number: int) -> str:
-    """The words of a sentence on one line."""
-    sentence = index.sentences[number]
-    return " ".join(split_words(index.sources[sentence.source].text[sentence.start : sentence.end]))
 
 
 def _length(index: PassageIndex, number: int) -> int:

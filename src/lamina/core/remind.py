@@ -6,6 +6,8 @@ an entry of lamina's own right before the question. What was sent before it stay
 holds, and the ledger keeps it, so the next requests carry the same bytes. At a cut it goes: its sources are
 still in the log, and the question that is asked then has a reminder of its own.
 
+The rules in force that cannot be read come back, too: nobody can ask for a rule that nobody knows of.
+
 It quotes whole sentences and adds nothing but a title, so it cannot say what nobody said. `passages` finds
 them, and `reminders` says where they stand.
 """
@@ -28,7 +30,9 @@ from lamina.core.passages import (
     GIANT,
     PassageIndex,
     choose_passages,
+    choose_standing,
     ends_with_mark,
+    find_content,
     find_questions,
     is_about,
     rate_sentences,
@@ -201,22 +205,26 @@ def _write_reminder(
     for entry in sources:
         if entry.ref not in index:
             index.add(entry.ref, clean_text(_text_to_quote(entry.segment)))
+    count = context.scale.counter.count
+    in_sight = _text_in_sight(draft.entries)
+    limit -= count(TITLE) + LEAST // 3
+    order = [entry.ref for entry in sources]
+    standing: set[int] = set()
+    if find_content(prompt_text):
+        users = [entry.ref for entry in sources if is_users_text(entry)]
+        standing = choose_standing(index, users, in_sight=in_sight, limit=limit, count=count)
     topic = questions or prompt_text
     weights = weigh_terms(index, prompt_text)
     is_short_question = bool(questions) and len(topic) <= SHORT_QUESTION
     if is_short_question and not weights and refers_back(index, topic):
         topic = _read_exchange(draft.entries[:prompt_at])
         weights = weigh_terms(index, topic)
-    if not weights:
-        return None
-    order = [entry.ref for entry in sources]
     rated = rate_sentences(index, weights, order)
-    if not is_about(index, rated, topic):
-        return None
-    count = context.scale.counter.count
-    in_sight = _text_in_sight(draft.entries)
-    around = count(TITLE) + LEAST // 3
-    chosen = choose_passages(index, rated, order, in_sight=in_sight, limit=limit - around, count=count)
+    about: set[int] = set()
+    if is_about(index, rated, topic):
+        in_sight = " ".join([in_sight, *map(index.quote, standing)])
+        about = choose_passages(index, rated, order, in_sight=in_sight, limit=limit, count=count)
+    chosen = about | standing
     if not chosen:
         return None
     words, notes, quoted = _quote_passages(index, chosen, sources, context.wording)
@@ -227,7 +235,7 @@ def _write_reminder(
         sources=quoted,
         text=words,
         notes=notes,
-        about=_name_shared(index, chosen, weights),
+        about=_name_shared(index, about, weights),
     )
 
 

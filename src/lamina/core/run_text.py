@@ -23,7 +23,7 @@ from lamina.core.opaque_blocks import read_api_calls, readable_text
 from lamina.core.text.clipping import count_units
 from lamina.core.text.estimate import utf8_size
 from lamina.core.text.excerpts import NAME, find_names, find_paths, find_written_names, to_one_line
-from lamina.core.text.facts import RatedFacts, ReadFacts
+from lamina.core.text.facts import find_facts, rate_densities
 from lamina.core.text.gist import (
     UNIQUE_CLAIMS,
     GistPiece,
@@ -33,16 +33,25 @@ from lamina.core.text.gist import (
     gather_reply,
     merge_equal_pieces,
 )
-from lamina.core.text.spoken_messages import QUESTION_LABEL, REPLY_LABEL, SpokenMessage
 from lamina.core.text.standing_rules import is_agreement
-from lamina.core.text.user_words import SpokenMessages
+from lamina.core.text.user_words import (
+    QUESTION_LABEL,
+    QUOTATION_LABEL,
+    REPLY_LABEL,
+    LaterRule,
+    SpokenMessage,
+    Talk,
+)
 from lamina.core.used_results import LONGEST as LONGEST_USED
 from lamina.core.used_results import UsedResults
 from lamina.core.values import Document, Image, Part, Raw, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import pick_name, text_of
 
-QUOTATION_LABEL, SUMMARY_LABEL = "quoted", "earlier"
-"""Labels of what a user marked elsewhere, and of what an earlier summary says."""
+SUMMARY_LABEL = "earlier"
+"""The label of what an earlier summary says."""
+
+MOST_OF_NAMES = 24_000
+"""Characters of names and of what results said, at most."""
 
 _SPOKEN_LABELS = (QUESTION_LABEL, QUOTATION_LABEL, REPLY_LABEL)
 _RESULTS = frozenset(("skill_result", "subagent_result"))
@@ -120,6 +129,7 @@ class RunText:
         turns: Sequence[int],
         reader: Reader | None = None,
         used: UsedResults | None = None,
+        later_rules: Sequence[LaterRule] = (),
     ) -> None:
         reader = reader or Reader()
         self.title = write_title([each.segment for each in segments])
@@ -132,13 +142,8 @@ class RunText:
                 messages.append(reader.read_message(piece))
             else:
                 self.notes.append(piece)
-        self.talk = SpokenMessages(messages)
+        self.talk = Talk(messages, later_rules)
         self.has_calls = any(segment.has_calls for segment in self._segments)
-
-    @cached_property
-    def names(self) -> Tally[str]:
-        """How often each name stands in the run."""
-        return Tally(chain.from_iterable(segment.names for segment in self._segments))
 
     @cached_property
     def hidden_names(self) -> Tally[str]:
@@ -146,9 +151,25 @@ class RunText:
         return Tally(chain.from_iterable(each.written_names or each.names for each in self._segments))
 
     @cached_property
-    def read_facts(self) -> RatedFacts:
+    def facts(self) -> list[str]:
         """The facts in the results of calls. They are looked for only if there is room for them."""
-        return RatedFacts(list(chain.from_iterable(segment.facts for segment in self._segments)))
+        return list(dict.fromkeys(chain.from_iterable(segment.facts for segment in self._segments)))
+
+    def choose_facts(self, limit: int) -> str:
+        """The densest facts in at most `limit` characters, in their order, on one line."""
+        chosen: list[int] = []
+        densities = rate_densities(self.facts)
+        for at in sorted(range(len(self.facts)), key=lambda at: (-densities[at], -at)):
+            if len(self.facts[at]) + 1 <= limit:
+                limit -= len(self.facts[at]) + 1
+                chosen.append(at)
+        return " ".join(self.facts[at] for at in sorted(chosen))
+
+    @property
+    def most_characters(self) -> int:
+        """Characters of the longest digest."""
+        most = self.talk.size + sum(len(piece.text) + len(piece.label) + 60 for piece in self.notes)
+        return most + MOST_OF_NAMES if self.has_calls else most
 
     @cached_property
     def used_results(self) -> list[str]:
@@ -164,7 +185,7 @@ class RunText:
         used.sort(key=lambda weighed: -weighed[0])
         return list(dict.fromkeys(_show_results(segment) for _, segment in used))
 
-    def with_rules_alone(self) -> SpokenMessages:
+    def with_rules_alone(self) -> Talk:
         """The user's messages with a rule in them, of which nothing but the rules is left."""
         messages: list[SpokenMessage] = []
         for message in self.talk.messages:
@@ -172,7 +193,7 @@ class RunText:
                 continue
             rules = "\n".join(message.rules)
             messages.append(SpokenMessage(message.turn, message.label, rules))
-        return SpokenMessages(messages)
+        return Talk(messages, self.talk.later_rules)
 
 
 def write_title(segments: Sequence[Segment]) -> str:
@@ -284,12 +305,12 @@ class ReadSegment:
         return list(find_written_names(text_of(find_written(self.segment))))
 
     @cached_property
-    def facts(self) -> list[ReadFacts]:
-        """The facts in each of its results."""
+    def facts(self) -> list[str]:
+        """The facts in its results."""
         if self.is_silent:
             return []
-        parts = self.segment.parts
-        return [ReadFacts(_show_parts(part.content)) for part in parts if isinstance(part, ToolResult)]
+        results = [part for part in self.segment.parts if isinstance(part, ToolResult)]
+        return [fact for result in results for fact in find_facts(_show_parts(result.content))]
 
     def list_pieces(self, place: _Place, kinds: Kinds) -> list[GistPiece]:
         """What it says that is worth keeping. In every digest of a cut most segments stand in one place."""

@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from lamina.core.build import EMPTY_LEDGER
-from lamina.core.digests import find_digest_size, write_digest
+from lamina.core.digests import measure_digest, write_digest
 from lamina.core.hashing import digest as hashed
 from lamina.core.hashing import handle
 from lamina.core.run_text import Reader, ReadSegment, RunText
@@ -132,7 +132,7 @@ def summarize_by_digest(
     draft = SummaryDraft(chosen, log, terms=terms, ledger=ledger)
     room = terms.budget.window if terms.budget else chosen.tokens
     outcome = SummaryOutcome()
-    for limit in (find_digest_size(room).total, SMALL_DIGEST, 0):
+    for limit in (measure_digest(room), SMALL_DIGEST, 0):
         outcome = draft.try_text(_write_digest(chosen.entries, limit, terms), by="digest")
         if outcome.segment is not None:
             return outcome
@@ -144,7 +144,7 @@ def _write_digest(entries: Sequence[Entry], limit: int, terms: Terms) -> str:
     segments = [ReadSegment(entry.segment) for entry in entries]
     turns = [entry.turn + 1 for entry in entries]
     run_text = RunText(segments, turns=turns, reader=Reader(terms.options.kinds))
-    texts = write_digest(run_text, words_limit=limit * 3 // 4, notes_limit=limit // 4)
+    texts = write_digest(run_text, limit)
     return "\n".join(filter(None, (texts.words, texts.notes)))
 
 

@@ -30,16 +30,15 @@ from lamina.core.text.excerpts import (
     find_decisions,
     find_error_lines,
     find_paths,
-    list_names,
+    list_first_names,
     to_one_line,
 )
 from lamina.core.text.json_text import is_deeper
 from lamina.core.text.outline import outline_with_names
 from lamina.core.text.sentences import split_clauses
-from lamina.core.text.spoken_messages import SpokenMessage
 from lamina.core.text.standing_rules import find_replaced, find_statements, quote_statement, weigh_sentence
 from lamina.core.text.tags import escape_attribute, make_inert, strip_tags
-from lamina.core.text.user_words import SpokenMessages, print_talk
+from lamina.core.text.user_words import SpokenMessage, Talk, print_talk
 from lamina.core.values import Ref
 from lamina.core.wording import guard, unguard
 from lamina.dialects.ollama.fields import is_base64
@@ -82,7 +81,7 @@ def talk(text: str) -> None:
     """What a digest quotes of a talk in which both sides say this text."""
     texts = [("asked", "Do it."), ("asked", make_new(text)), ("replied", make_new(text))]
     messages = [SpokenMessage(turn, label, said) for turn, (label, said) in enumerate(texts)]
-    print_talk("Earlier conversation.", SpokenMessages(messages), 4_000)
+    print_talk("Earlier conversation.", Talk(messages), 4_000)
 
 
 def remind(text: str) -> None:
@@ -102,7 +101,7 @@ def fold(text: str) -> None:
     answers = [ToolResult(id="c1", content=(Text(text),), error=error) for error in (False, True)]
     said = [(Role.USER, parts[:1]), (Role.ASSISTANT, parts), *((Role.TOOL, (each,)) for each in answers)]
     segments = [ReadSegment(Segment(role=role, kind=role.value, parts=each)) for role, each in said]
-    write_digest(RunText(segments, turns=[1] * len(segments)), words_limit=2_000, notes_limit=2_000)
+    write_digest(RunText(segments, turns=[1] * len(segments)), 4_000)
 
 
 def fold_many(text: str) -> None:
@@ -110,7 +109,7 @@ def fold_many(text: str) -> None:
     text = make_new(text)
     parts = [Text(text[at : at + 100]) for at in range(0, len(text), 100)]
     turns = [ReadSegment(Segment(role=Role.USER, kind="user", parts=(part,))) for part in parts]
-    write_digest(RunText(turns, turns=list(range(len(turns)))), words_limit=2_000, notes_limit=2_000)
+    write_digest(RunText(turns, turns=list(range(len(turns)))), 4_000)
 
 
 READERS: dict[str, Callable[[str], object]] = {
@@ -121,7 +120,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "inert": lambda text: make_inert(text, len(text)),
     "blocks": lambda text: find_blocks(text, TAGS),
     "unescape": unescape,
-    "names": lambda text: list_names(count_names(text), limit=400),
+    "names": lambda text: list_first_names(count_names(text), limit=400),
     "layout": lay_out,
     "base64": is_base64,
     "nesting": lambda text: is_deeper(text, 64),

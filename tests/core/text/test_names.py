@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.text.excerpts import count_names, find_error_lines, list_names
+from lamina.core.text.excerpts import count_names, find_error_lines, list_first_names
 from lamina.core.text.outline import outline_text, outline_with_names
 
 CODE = "\n".join(
@@ -13,22 +13,26 @@ CODE = "\n".join(
 PROSE = "It was a quiet evening and nobody said much of anything. " * 40
 
 
+def list_names(text: str, limit: int) -> str:
+    return list_first_names([name for name, _ in count_names(text).most_common()], limit=limit)
+
+
 def test_names_are_identifiers_and_paths_the_most_frequent_first() -> None:
     text = "open src/app.py, then call load_all and load_all again, with HttpClient and word and x1"
-    assert list_names(count_names(text), limit=100) == "load_all, src/app.py, HttpClient"
+    assert list_names(text, limit=100) == "load_all, src/app.py, HttpClient"
 
 
 def test_plain_words_are_no_names() -> None:
-    assert list_names(count_names(PROSE), limit=500) == ""
+    assert list_names(PROSE, limit=500) == ""
 
 
 def test_escapes_of_json_are_not_names() -> None:
-    assert list_names(count_names(r"Gr\u00f6\u00dfe_x \ud83e\udee8Die \u0915"), limit=100) == ""
+    assert list_names(r"Gr\u00f6\u00dfe_x \ud83e\udee8Die \u0915", limit=100) == ""
 
 
 @given(st.text(), st.integers(0, 200))
 def test_names_stay_within_their_limit_and_stand_in_the_text(text: str, limit: int) -> None:
-    name_list = list_names(count_names(text), limit=limit)
+    name_list = list_names(text, limit=limit)
     assert len(name_list) <= limit
     assert all(name in text for name in name_list.split(", ") if name_list)
 
@@ -67,7 +71,7 @@ def test_only_names_that_are_gone_are_listed(text: str, limit: int) -> None:
     assert set(listed) <= set(count_names(text))
     assert len(shown) <= limit
     # At least as many names are in sight as if all names were listed, whether or not they are shown.
-    everything = list_names(count_names(text), limit=limit // 2 - len("\n[names: ]"))
+    everything = list_names(text, limit=limit // 2 - len("\n[names: ]"))
     beside_all = outline_text(text, limit=limit - len("\n[names: ]") - len(everything))
     assert len(in_structure | set(listed)) >= len({*count_names(beside_all), *everything.split(", ")})
 

@@ -180,35 +180,7 @@ def to_one_line(text: str, width: int) -> str:
     return shorten(" ".join(words), width - 4)
 
 
-def list_names(counts: Counter[str], *, limit: int, in_sight: str = "") -> str:
-    """Names that were counted, most frequent first, with commas, in at most `limit` characters.
-
-    A name that stands in `in_sight` is not listed again.
-    """
-    names = (name for name, _ in counts.most_common())
-    return list_first_names(names, limit=limit, in_sight=_Sight(in_sight))
-
-
-class _Sight:
-    """A text in which names are looked for: only the letters of names are kept of it, each token once."""
-
-    def __init__(self, text: str) -> None:
-        self._tokens = frozenset(_list_tokens(text))
-        self._text = "\n".join([token for token in self._tokens if len(token) > _SHORTEST])
-        self._ends = frozenset(
-            [self._text[at : at + _SHORTEST] for at in range(len(self._text) - _SHORTEST + 1)]
-        )
-
-    def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str):
-            return False
-        if name in self._tokens:
-            return True
-        # Most names do not stand in the text, and their first and last letters tell that soonest.
-        return name[:_SHORTEST] in self._ends and name[-_SHORTEST:] in self._ends and name in self._text
-
-
-def list_first_names(names: Iterable[str], *, limit: int, in_sight: Container[str]) -> str:
+def list_first_names(names: Iterable[str], *, limit: int, in_sight: Container[str] = ()) -> str:
     """The first names that are not `in_sight`, with commas, in at most `limit` characters."""
     chosen: list[str] = []
     room = limit + len(", ")

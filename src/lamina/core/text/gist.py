@@ -26,8 +26,7 @@ from lamina.core.text.excerpts import (
 )
 from lamina.core.text.json_text import parse_json
 from lamina.core.text.sentences import split_sentences
-from lamina.core.text.spoken_messages import REPLY_LABEL
-from lamina.core.text.user_words import SHORT_MESSAGE, SMALLEST_DIGEST, SMALLEST_LINE, indent_lines
+from lamina.core.text.user_words import REPLY_LABEL, SMALLEST_DIGEST, indent_lines
 
 _CLAIMS = (("asked",), ("agreed",), ("noted",), ("said", "call"), ("error",), ("path",))
 """What a digest keeps, the most important first. What was said and what was called weigh the same.
@@ -47,12 +46,14 @@ _UNITS = {
 """What one of each claim is called where a digest counts what it leaves out."""
 
 _SHORTEST_MESSAGE = 120  # characters that hold both ends of a message and the size of what is left out
-_AROUND_MESSAGE = 12  # characters that a message takes besides its own, at most
 LONGEST_MESSAGE = 2_000
 """Characters of one user message that are kept as they are."""
 
 UNIQUE_CLAIMS = ("error", "agreed", "noted", "path")
 """Claims of which each text is kept once."""
+
+SHORT_REPLY = 400
+"""Characters of a reply that may be quoted as what was said."""
 
 _SAID_CHARACTERS = 140  # of each reply
 _ANNOUNCEMENTS = ("I'll ", "I’ll ", "I will ", "We'll ", "We’ll ", "We will ")
@@ -89,15 +90,12 @@ def _choose_pieces(pieces: Sequence[GistPiece], room: int) -> dict[int, str]:
     """
     lines_by_index: dict[int, str] = {}
     open_headings: set[tuple[int, str]] = set()
-    width = _choose_message_width([piece for piece in pieces if piece.claim == "asked"], room)
     for index in _order_by_importance(pieces):
         piece = pieces[index]
         headings = _headings_of(piece)
         new_headings = [heading for heading in headings if heading not in open_headings]
         around = 2 + sum(len(heading) for _, heading in new_headings)
-        line = _print_piece(piece, width)
-        if piece.claim == "asked" and len(line) > room - around >= SMALLEST_LINE:
-            line = _squeeze_message(piece, room - around)
+        line = _print_piece(piece, max(room - around - 40, _SHORTEST_MESSAGE))
         if len(line) + around <= room:
             room -= len(line) + around
             lines_by_index[index] = line
@@ -125,27 +123,6 @@ def _headings_of(piece: GistPiece) -> list[tuple[int, str]]:
     return headings
 
 
-def _choose_message_width(messages: Sequence[GistPiece], room: int) -> int:
-    """How much of each user message can stay, so that all of them do and a quarter is left for the rest.
-
-    The width falls by a quarter at a time, until the messages fit or are as short as is worth reading.
-    """
-    width = LONGEST_MESSAGE
-    used = _measure_messages(messages, width)
-    if used <= room:
-        return width
-    share = room * 3 // 4
-    while used > share and width > _SHORTEST_MESSAGE:
-        width = max(width * 3 // 4, _SHORTEST_MESSAGE)
-        used = _measure_messages(messages, width)
-    return width
-
-
-def _measure_messages(messages: Sequence[GistPiece], width: int) -> int:
-    """Characters that these messages take if each is clipped to `width`."""
-    return sum(len(_print_piece(message, width)) + _AROUND_MESSAGE for message in messages)
-
-
 def _print_piece(piece: GistPiece, width: int) -> str:
     """A piece as it stands in the gist, without its headings.
 
@@ -155,7 +132,7 @@ def _print_piece(piece: GistPiece, width: int) -> str:
     if piece.claim == "path":
         return piece.text
     if piece.claim == "asked":
-        message = clip(piece.text, width, unit="characters")
+        message = clip(piece.text, min(width, LONGEST_MESSAGE), unit="characters")
         return f"  {piece.label}: {indent_lines(message).lstrip(WHITE_SPACE)}"
     line = f"  {piece.label}: {piece.text}"
     if piece.times > 1:
@@ -163,11 +140,6 @@ def _print_piece(piece: GistPiece, width: int) -> str:
     if piece.size is not None:
         line += f" -> {count_units(piece.size, 'bytes')}"
     return line + piece.after
-
-
-def _squeeze_message(piece: GistPiece, room: int) -> str:
-    """The start of a user message, on one line, where there is no room for both its ends."""
-    return f"  {piece.label}: {to_one_line(piece.text, room - len(piece.label) - 4)}"
 
 
 def _arrange_lines(chosen: Sequence[tuple[GistPiece, str]]) -> Iterator[str]:
@@ -236,7 +208,7 @@ def gather_reply(text: str, turn: int, *, agreed: bool = False, talks: bool = Fa
         decisions = [decision for decision in decisions if not decision.startswith(_ANNOUNCEMENTS)]
     # The whole of a short reply fits into the line of what was agreed to.
     is_all_agreed = agreed and len(message) <= LINE
-    is_told = talks and 0 < len(message) <= SHORT_MESSAGE
+    is_told = talks and 0 < len(message) <= SHORT_REPLY
     if is_told and not is_all_agreed:
         yield GistPiece("told", turn, REPLY_LABEL, message)
     elif beginning and not is_all_agreed and not any(decision in beginning for decision in decisions):

@@ -20,8 +20,8 @@ from lamina.core.text.characters import (
     with_newlines,
 )
 
-Weight = Literal["rule", "wish", "hint", ""]
-"""What a sentence is to somebody who goes on; a hint may be a wish. `standing_rules` weighs it."""
+Weight = Literal["rule", "wish", ""]
+"""What a sentence is to somebody who goes on. `standing_rules` weighs it."""
 
 SHORTEST_CLAUSE = 60
 """Characters of a clause that may stay without the rest of its sentence."""
