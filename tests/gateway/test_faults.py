@@ -24,7 +24,7 @@ from lamina.relay.request_bodies import RequestBody
 from lamina.relay.store_access import StoreGone
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import RunningGateway, open_client, proxied, run_gateway, settings_for, until
-from tests.gateway.test_conversations import SMALL, post, twin_of
+from tests.gateway.test_conversations import SMALL, post, states, twin_of
 from tests.gateway.upstream_stub import Fault, SeenRequest, answer_of, run_stub
 
 pytestmark = pytest.mark.anyio
@@ -596,6 +596,34 @@ async def test_a_store_that_is_gone_stops_only_conversations_that_were_cut(
                 break
             await asyncio.sleep(0.1)
         assert stub.seen[-1].body == twin[20]
+
+
+async def test_a_store_that_was_slow_for_one_request_tells_of_its_conversation_at_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request that passed meanwhile stays a conversation of its own, which no later request continues."""
+    store = tmp_path / "gateway.db"
+
+    async def refuse_to_load(*_: object) -> dict[str, LiveConversation]:
+        raise StoreGone("the store does not answer")
+
+    async with run_stub() as stub, open_client() as client:
+        settings = settings_for(stub, store)
+
+        async def send(*steps: int) -> None:
+            async with run_gateway(settings) as gateway:
+                for step in steps:
+                    with monkeypatch.context() as patch:
+                        if step == 3:
+                            patch.setattr(ConversationIndex, "_load_members", refuse_to_load)
+                        status, _ = await post(client, gateway.url, messages_request(step))
+                        assert status == 200
+
+        await send(1, 2)
+        await send(3, 4)
+        await send(5)
+        kept = sorted(state.requests for state in (await states(store)).values())
+        assert kept == [1, 4]
 
 
 def test_a_conversation_that_may_have_been_cut_is_not_sent_in_full_while_the_store_is_gone(

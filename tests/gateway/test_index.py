@@ -15,9 +15,10 @@ from lamina.core.values import Ledger
 from lamina.dialects import DIALECTS, Usage
 from lamina.dialects.usage import NOTHING_REPORTED
 from lamina.relay import conversation_index
-from lamina.relay.conversation_index import ConversationIndex, ConversationMatch
+from lamina.relay.conversation_index import ConversationIndex, ConversationMatch, LiveConversation
 from lamina.relay.identity import ClientIdentity
 from lamina.relay.request_bodies import RequestBody, decode_body
+from lamina.relay.store_access import StoreGone
 from lamina.relay.turn_memory import TurnMemory
 from lamina.stores import StoredHead
 
@@ -32,12 +33,17 @@ class StoredStates:
     def __init__(self) -> None:
         self.states: dict[str, KeptConversation] = {}
         self.reads: list[str] = []
+        self.is_gone = False
 
     async def find_alike(self, *_: Any) -> list[KeptConversation]:
+        if self.is_gone:
+            raise StoreGone("gone")
         self.reads.append("a page")
         return list(self.states.values())
 
     async def load(self, _: str, name: str) -> KeptConversation | None:
+        if self.is_gone:
+            raise StoreGone("gone")
         self.reads.append(name)
         return self.states.get(name)
 
@@ -56,6 +62,18 @@ class Requests:
         store: Any = self.store
         self.index = ConversationIndex(store, shared=shared)
         self._memory = TurnMemory()
+
+    def restart(self) -> None:
+        """Go on as a process that knows nothing but what is stored."""
+        store: Any = self.store
+        self.index = ConversationIndex(store, shared=self.index.shared)
+
+    def save(self, conversation: LiveConversation) -> None:
+        """Store a conversation as it is."""
+        conversation.source = f"state {len(conversation.digests.chain)}".encode()
+        self.store.states[conversation.name] = KeptConversation(
+            name=conversation.name, state=conversation.state, source=conversation.source, records=0
+        )
 
     def decode(self, words: list[str]) -> RequestBody:
         roles = ("user", "assistant")
@@ -142,6 +160,44 @@ async def test_conversations_that_begin_alike_stay_apart_and_find_themselves_aga
     for number in range(20):
         match = await requests.send(["hi", f"answer {number}", "go on", "yes", "and now"])
         assert match.conversation.name == names[number]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_what_a_store_was_too_slow_to_tell_is_known_at_the_next_request(*, shared: bool) -> None:
+    """The request that came meanwhile is a conversation of its own, and does not hide the older one."""
+    requests = Requests(shared=shared)
+    words = ["Hi.", "Hello.", "Go on.", "I do.", "And now?"]
+    known = (await requests.send(words)).conversation
+    cut = Ledger(cuts=(Cut(number=1, reason="over the trigger"),))
+    known.state = msgspec.structs.replace(known.state, ledger=cut)
+    requests.save(known)
+    requests.restart()
+    requests.store.is_gone = True
+    words += ["Yes.", "Well?"]
+    guessed = await requests.send(words)
+    assert not guessed.certain
+    assert guessed.conversation.name != known.name
+    assert not (
+        await requests.send([*words, "No.", "Why?"])
+    ).certain  # nor is it known by what came meanwhile
+    requests.store.is_gone = False
+    match = await requests.send([*words, "No.", "Why?"])
+    assert match.certain
+    assert match.conversation.name == known.name
+    assert match.conversation.state.ledger == cut
+
+
+async def test_a_conversation_that_begins_while_the_store_is_gone_is_one_conversation() -> None:
+    requests = Requests()
+    requests.store.is_gone = True
+    words = ["Hi.", "Hello.", "Go on."]
+    first = await requests.send(words)
+    second = await requests.send([*words, "I do.", "And now?"])
+    requests.store.is_gone = False
+    third = await requests.send([*words, "I do.", "And now?", "Yes.", "Well?"])
+    assert first.conversation is second.conversation is third.conversation
+    assert (first.certain, second.certain, third.certain) == (False, False, True)
+    assert not third.conversation.is_guess
 
 
 async def test_of_a_shared_store_the_conversation_that_goes_on_is_read_and_no_other() -> None:

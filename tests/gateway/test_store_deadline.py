@@ -66,6 +66,19 @@ async def test_all_calls_of_one_request_wait_as_long_as_one_may(
     await store.close()
 
 
+async def test_a_request_that_waits_for_others_gives_the_store_no_less_time(
+    waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under load, its turn came after five seconds, and a store that took half a second counted as gone."""
+    store = GatewayStore(GatewaySettings(policy=Policy(keep="nothing")))
+    with store.wait_once():
+        monkeypatch.setattr(store_access, "monotonic", lambda: 1_005 + sum(waits))
+        with pytest.raises(StoreGone):
+            await store.load_head("default", "name")
+    assert waits == [5.0]
+    await store.close()
+
+
 def test_a_store_that_is_missing_or_full_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ async def save_conversation(
     name: str,
     state: ConversationState,
     *,
-    listed: dict[str, str],
+    listed: dict[str, str] | None,
     records: Sequence[bytes],
     expect: int,
     was: bytes | None = None,
@@ -45,12 +45,15 @@ async def save_conversation(
     """Replace the state, add records, and return the bytes of the new state.
 
     The conversation must have `expect` records, since the new ones name earlier ones by their number. With
-    `was`, its state must still be that. If it is not `listed` where its next request looks, it is now.
+    `was`, its state must still be that. If it is not `listed` where its next request looks, it is now. With
+    None it is stored without that.
     """
-    if was == b"":  # it is new, or somebody has deleted it
-        listed.clear()
-    await enlist(store, workspace, name, state, listed)
-    source = msgspec.structs.replace(state, listed=dict(listed)).encode()
+    if listed is not None:
+        if was == b"":  # it is new, or somebody has deleted it
+            listed.clear()
+        await enlist(store, workspace, name, state, listed)
+        state = msgspec.structs.replace(state, listed=dict(listed))
+    source = state.encode()
     await store.append(conversation_place(workspace, name), records, was=was, expect=expect, state=source)
     return source
 

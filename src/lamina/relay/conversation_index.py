@@ -195,7 +195,7 @@ class ConversationIndex:
         try:
             if not await self._is_current(recognised):
                 members = await self._load_members(call)
-                recognised = _recognise(members, call.digests)
+                recognised = _recognise_stored(members, call.digests)
         except StoreGone:
             certain = False
         nearest = recognised.nearest
@@ -204,11 +204,13 @@ class ConversationIndex:
         if nearest is not None and recognised.relation == "continues":
             conversation = nearest
             conversation.living = None
+            conversation.is_guess = conversation.is_guess and not certain
             shared = conversation.count_answered(recognised.shared)
         else:
             names = self._name_left(call, members)
             left = await self._leave(call, names)
             conversation = await self._begin(call, names)
+            conversation.is_guess = not certain
             if nearest is not None:
                 conversation.compare_with(nearest)
         if nearest is not None:
@@ -238,7 +240,7 @@ class ConversationIndex:
         state is read.
         """
         nearest = recognised.nearest
-        if nearest is None or recognised.relation != "continues":
+        if nearest is None or nearest.is_guess or recognised.relation != "continues":
             return False
         if not self.shared:
             return True
@@ -291,15 +293,18 @@ class ConversationIndex:
         """A name that tells the client and nothing of the content: `claude-code-5f0c…`. Nobody has it yet.
 
         It is made of the opening, so that it is the same again if the gateway is killed before it has saved
-        the conversation. Of several that begin alike the later ones have names by chance.
+        the conversation. Of several that begin alike the later ones have names by chance, and so have those
+        of which the store cannot say whether they are the first.
         """
         group, _ = call.opening
         kind = group.client.partition(":")[0] or "chain"
         name = f"{kind}-{name_page(group, call.digests.opening_address)[:NAME_DIGITS]}"
         is_taken = (group.workspace, name) in self._live
         if not is_taken:
-            with suppress(StoreGone):
+            try:
                 is_taken = bool((await self._store.load_head(group.workspace, name)).state)
+            except StoreGone:
+                is_taken = True
         if is_taken:
             name = f"{kind}-{token_hex(NAME_DIGITS // 2)}"
         return name
@@ -475,6 +480,17 @@ def _recognise(
     return part_from_hidden(recognised, recognised.nearest.state, digests)
 
 
+def _recognise_stored(
+    members: Mapping[str, LiveConversation], digests: RequestDigests
+) -> Recognised[LiveConversation]:
+    """Recognise a request after the store was asked: what it has comes before what was begun without it."""
+    known = {name: member for name, member in members.items() if not member.is_guess}
+    recognised = _recognise(known, digests)
+    if recognised.nearest is not None:
+        return recognised
+    return _recognise(members, digests)
+
+
 class LiveConversation:
     """A conversation that this process has seen, with its last request.
 
@@ -498,6 +514,12 @@ class LiveConversation:
         self.state = state
         self.source = b""
         """The bytes of the state in the store, b"" before it is saved."""
+
+        self.is_guess = False
+        """Whether it was begun while the store could not be asked, so that it may continue an older one.
+
+        Until that is known, no request finds it in the store.
+        """
 
         self.living: RequestDigests | None = None
         """The request that its client has left it for (`find_left`): what that has lost may not stay stored.

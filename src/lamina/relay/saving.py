@@ -72,6 +72,9 @@ class ConversationSaver:
     ) -> None:
         await _await_late_write(conversation)
         record = conversation.record
+        listed: dict[str, str] | None = record.listed
+        if conversation.is_guess:
+            listed = None
         with _noting_late_write(conversation):
             conversation.source = await self._store.save(
                 conversation.workspace,
@@ -79,7 +82,7 @@ class ConversationSaver:
                 state,
                 was=conversation.source,
                 expect=record.count,
-                listed=record.listed,
+                listed=listed,
                 records=record.encode(records),
             )
         record.saved()

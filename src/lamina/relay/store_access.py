@@ -51,8 +51,20 @@ READY = Where(OwnName("lamina.ready"), "ready")
 
 _Value = TypeVar("_Value")
 
-_deadline: ContextVar[float | None] = ContextVar("lamina_store_deadline", default=None)
-"""When the request of this task has waited for the store for long enough, by the monotonic clock."""
+
+class _Patience:
+    """How many seconds a request still waits for the store.
+
+    Only calls of the store take from it. A request that waits for its turn, or is being fitted, would have
+    nothing left under load, and a store that answers would count as gone.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = limits.STORE_SECONDS
+
+
+_patience: ContextVar[_Patience | None] = ContextVar("lamina_store_patience", default=None)
+"""That of the request of this task."""
 
 
 class StoreGone(Exception):
@@ -83,18 +95,16 @@ class GatewayStore:
 
         Otherwise a request that reads, reads again and saves would wait that long each time.
         """
-        token = _deadline.set(monotonic() + limits.STORE_SECONDS)
+        token = _patience.set(_Patience())
         try:
             yield
         finally:
-            _deadline.reset(token)
+            _patience.reset(token)
 
     def deadline(self) -> float:
         """When the request of this task gives the store up, by the monotonic clock."""
-        deadline = _deadline.get()
-        if deadline is None:
-            return monotonic() + limits.STORE_SECONDS
-        return deadline
+        patience = _patience.get() or _Patience()
+        return monotonic() + patience.seconds
 
     @property
     def keeps_nothing(self) -> bool:
@@ -145,7 +155,7 @@ class GatewayStore:
         *,
         was: bytes,
         expect: int,
-        listed: dict[str, str],
+        listed: dict[str, str] | None,
         records: Sequence[bytes] = (),
     ) -> bytes:
         """Replace the state, which must still be `was`, and return the bytes of the new one."""
@@ -207,21 +217,24 @@ class GatewayStore:
     ) -> _Value:
         """Do something with the store. Raises StoreGone if it fails or takes too long.
 
-        `seconds` is how long it may take at most; by default, until the deadline of the request. While the
+        `seconds` is how long it may take at most; by default, what the request has left. While the
         store is known to hang, nobody waits for long: a request asks it several times, and so do those that
         hold a lock which the request needs.
 
         A call that takes too long goes on: a store waits for its writes, and a write that was cancelled half
         way would be worse than one that nobody waits for.
         """
-        left = max(self.deadline() - monotonic(), LAST_TRY)
+        patience = _patience.get() or _Patience()
+        left = max(patience.seconds, LAST_TRY)
         if self._hangs:
             left = LAST_TRY
         if seconds is not None:
             left = min(left, seconds)
         task = asyncio.ensure_future(self._operate(operation))
         task.add_done_callback(_ignore_outcome)  # nobody hears of it if this takes too long, or is cancelled
+        began = monotonic()
         done, _ = await asyncio.wait({task}, timeout=left)
+        patience.seconds -= monotonic() - began
         if not done:
             self._hangs = True
             gone = StoreGone("the store does not answer")
