@@ -1,7 +1,7 @@
 """Deletes a conversation everywhere: state, record, entries, answers, the log of a session, index, costs.
 
 What a store deletes it also overwrites: SQLite rewrites its file and empties its write-ahead log, a folder
-of files has no such file any more, a sealed store loses the data key as well. PostgreSQL keeps the old rows
+of files has no such file any more, and a sealed store is as the store within. PostgreSQL keeps the old rows
 until VACUUM, and longer in its write-ahead log; every backup keeps what it has.
 docs/conversations.md says more.
 """
