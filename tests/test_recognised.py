@@ -178,3 +178,17 @@ def test_a_conversation_that_only_begins_with_the_same_question_was_not_left() -
     assert living.first_answer == 1
     assert find_left(living, [("other", other)]) == []
     assert find_left(living, [("edited", digests_of("a", "b", "x", "y"))]) == ["edited"]
+
+
+def test_one_answer_in_common_is_one_however_many_segments_it_has_or_what_greeted_before() -> None:
+    """Under another system text that may be another user: it takes a second answer, or nothing is deleted."""
+    spoken = (assistant("Welcome."), user("a"), assistant("Let me see."), assistant("b"))
+    living, other, same_user = (
+        digest_log((system(head), *spoken, *rest), NO_DIGESTS)
+        for head, *rest in (
+            ("Be brief.", user("c"), assistant("d"), user("e")),
+            ("It is noon.", user("x"), assistant("y"), user("z")),
+            ("It is noon.", user("c"), assistant("d"), user("z")),
+        )
+    )
+    assert find_left(living, [("other", other), ("same", same_user)]) == ["same"]

@@ -162,10 +162,13 @@ def _is_repeated_run(request: RequestDigests, other: _Nearness, longest: _Nearne
     """
     if not other.continues or other.order < longest.order:
         return False
-    new_segments = request.segments[other.shared :]
-    is_answer = [segment.role is Role.ASSISTANT for segment in new_segments]
-    answers = sum(now and not before for before, now in pairwise([False, *is_answer]))
-    return answers == 1
+    return _count_answers(request.segments[other.shared :], after_answer=False) == 1
+
+
+def _count_answers(segments: Iterable[Segment], *, after_answer: bool) -> int:
+    """How many answers begin in these segments. One answer may be several, such as a text and its calls."""
+    is_answer = [segment.role is Role.ASSISTANT for segment in segments]
+    return sum(now and not before for before, now in pairwise([after_answer, *is_answer]))
 
 
 def _measure_nearness(request: RequestDigests, last_request: RequestDigests, order: int) -> _Nearness:
@@ -225,8 +228,10 @@ def _is_left(living: RequestDigests, other: RequestDigests, messages: frozenset[
     if shared <= living.first_answer:
         same = sum(digest in messages for digest in other.digests)
         return 2 * same > len(other.digests)
-    answers = sum(segment.role is Role.ASSISTANT for segment in living.segments[:shared])
-    return other.system == living.system or answers > 1
+    if other.system == living.system:
+        return True
+    # A greeting at the start answers nobody: an application greets all of its users alike.
+    return _count_answers(living.segments[:shared], after_answer=True) > 1
 
 
 def choose_state(
