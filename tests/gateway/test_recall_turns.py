@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,11 +11,14 @@ import pytest
 from lamina import fit_request
 from lamina.conversations.recall_filter import UsageSum, add_output, find_usage_object
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
+from lamina.conversations.shelf import TRIES
 from lamina.conversations.store import ConversationState
 from lamina.dialects import Usage
 from lamina.errors import Conflict
+from lamina.gateway.metrics import GatewayMetrics
 from lamina.relay.calls import OutgoingRequest
 from lamina.relay.conversation_index import LiveConversation
+from lamina.relay.saving import ConversationSaver
 from lamina.relay.store_access import StoreGone
 from tests.gateway.running import follow_calls, make_conversation
 
@@ -31,7 +35,9 @@ class Index:
         self._failure = failure
         self.reloads = 0
 
-    def lock(self, _: str, __: str) -> asyncio.Lock:
+    shared = False
+
+    def lock(self, _: object) -> asyncio.Lock:
         return asyncio.Lock()
 
     async def reload(self, _: LiveConversation) -> None:
@@ -40,23 +46,30 @@ class Index:
             raise self._failure
 
 
-class Saver:
+class Saver(ConversationSaver):
     """Fails as often as it is told to. `saved` are the exchanges that were in each state that it saved."""
 
-    def __init__(self, *failures: Exception) -> None:
+    def __init__(self, index: Any, *failures: Exception) -> None:
+        nowhere: Any = None
+        super().__init__(nowhere, index, GatewayMetrics())
         self._failures = list(failures)
         self.saved: list[int] = []
         self.later = 0
 
-    async def save(self, _: LiveConversation, state: ConversationState, __: list[bytes]) -> None:
+    async def save(
+        self, conversation: LiveConversation, state: ConversationState, records: Sequence[bytes] = ()
+    ) -> None:
+        del conversation, records
         if self._failures:
             raise self._failures.pop(0)
         self.saved.append(len(state.exchanges))
 
-    async def save_now(self, _: LiveConversation) -> bool:
+    async def save_now(self, conversation: LiveConversation) -> bool:
+        del conversation
         return True
 
-    def save_later(self, _: LiveConversation) -> None:
+    def save_later(self, conversation: LiveConversation) -> None:
+        del conversation
         self.later += 1
 
 
@@ -71,13 +84,14 @@ def conflict() -> Conflict:
         ([conflict()], None, [1], 0),
         ([StoreGone("gone")], None, [], 1),
         ([conflict()], StoreGone("gone"), [], 1),
+        ([conflict() for _ in range(TRIES)], None, [], 1),  # others were first each time
     ],
 )
 def test_an_exchange_is_stored_or_waits_for_the_store(
     failures: list[Exception], reload_failure: Exception | None, saved: list[int], later: int
 ) -> None:
     index: Any = Index(reload_failure)
-    saver: Any = Saver(*failures)
+    saver = Saver(index, *failures)
     turns = follow_calls(index, saver)
     conversation = make_conversation(requests=1)
     fitted = fit_request(REQUEST, dialect="openai_chat", budget=10_000)
@@ -91,8 +105,9 @@ def test_an_exchange_is_stored_or_waits_for_the_store(
 
 @pytest.mark.parametrize("missing", ["conversation", "fitted", "exchange"])
 def test_without_an_exchange_or_its_conversation_only_the_usage_is_recorded(missing: str) -> None:
-    saver: Any = Saver()
-    turns = follow_calls(Index(None), saver)
+    index: Any = Index(None)
+    saver = Saver(index)
+    turns = follow_calls(index, saver)
     conversation = make_conversation(requests=1)
     sent = OutgoingRequest(
         conversation=None if missing == "conversation" else conversation,

@@ -8,7 +8,7 @@ depends on it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from lamina.errors import Conflict
 from lamina.relay.conversation_index import ConversationIndex, LiveConversation
 from lamina.relay.observers import CallMetrics
 from lamina.relay.store_access import LAST_TRY, GatewayStore, StoreGone
+from lamina.stores.paging import retry_conflicts
 
 SAVE_PAUSE, SHARED_PAUSE = 2.0, 0.2
 """Seconds before a conversation that no request depends on is saved: alone, and beside other processes.
@@ -66,6 +67,37 @@ class ConversationSaver:
         wait on then.
         """
         await _complete(self._save(conversation, state, records))
+
+    async def change(
+        self,
+        conversation: LiveConversation,
+        function: Callable[[ConversationState], ConversationState],
+        records: Sequence[bytes],
+    ) -> None:
+        """Save what a function makes of the state, with these records.
+
+        If another process was first, it is called again with what that one has saved. Raises StoreGone, or
+        Conflict if others were first each time. The caller holds the lock of the conversation.
+        """
+
+        async def save() -> None:
+            state = function(conversation.state)
+            await self.save(conversation, state, records)
+            conversation.state = state
+
+        await self._write_over(conversation, save)
+
+    async def _write_over(self, conversation: LiveConversation, write: Callable[[], Awaitable[None]]) -> None:
+        """Write, and read the conversation again before each further attempt if another process was first."""
+
+        async def attempt() -> None:
+            try:
+                await write()
+            except Conflict:
+                await self._index.reload(conversation)
+                raise
+
+        await retry_conflicts(attempt, tries=TRIES)
 
     async def _save(
         self, conversation: LiveConversation, state: ConversationState, records: Sequence[bytes]
@@ -150,24 +182,22 @@ class ConversationSaver:
         return True
 
     async def _write_record(self, conversation: LiveConversation) -> bool:
-        """Write what waits of one record. Returns False if the store is gone."""
-        record = conversation.record
+        """Write what waits of one record. Returns False if it has to wait on, since the store is gone."""
+
+        async def append() -> None:
+            await _await_late_write(conversation)
+            if len(conversation.record):
+                await _complete(self._append(conversation))
+
         async with self._index.lock(conversation.opening):
             try:
-                for _ in range(TRIES):
-                    try:
-                        await _await_late_write(conversation)
-                        if not len(record):
-                            return True
-                        await _complete(self._append(conversation))
-                    except Conflict:
-                        # Records name others by their number in the store: they are encoded anew after this.
-                        await self._index.reload(conversation)
-            except StoreGone:
+                await self._write_over(conversation, append)
+            except (StoreGone, Conflict):
                 return False
         return True
 
     async def _append(self, conversation: LiveConversation) -> None:
+        # Records name others by their number in the store, so they are encoded anew for each attempt.
         record = conversation.record
         with _noting_late_write(conversation):
             await self._store.append(*conversation.key, record.encode(), expect=record.count)

@@ -33,7 +33,6 @@ from lamina.conversations.remedies import (
     limit_to_report,
     read_refusal,
 )
-from lamina.conversations.shelf import TRIES
 from lamina.conversations.store import ConversationState
 from lamina.core.values import Ledger
 from lamina.dialects.translate import choose_binding
@@ -262,34 +261,16 @@ class SentCalls:
             records = encode_lowered(
                 sent.fitted.envelope, conversation.state.ledger, self._fitter.settings.policy.keep
             )
-            try:
-                await self._store_exchange(conversation, sent, usage, exchange, records)
-            except StoreGone:  # the client gets its answer all the same, and the exchange waits for the store
-                self._fitter.metrics.add("lamina_store_failures_total")
-                conversation.state = _add_exchange(conversation.state, sent, usage, exchange)
-                conversation.add_records(records)
-                self._saver.save_later(conversation)
-
-    async def _store_exchange(
-        self,
-        conversation: LiveConversation,
-        sent: OutgoingRequest,
-        usage: Usage,
-        exchange: RecallExchange,
-        records: list[bytes],
-    ) -> None:
-        """Store an exchange. If another process was first, it is added to what that one stored."""
-        for _ in range(TRIES):
-            state = _add_exchange(conversation.state, sent, usage, exchange)
+            add = partial(_add_exchange, sent=sent, usage=usage, exchange=exchange)
             try:
                 if exchange.changes_next:
                     await self._fitter.store.save_answer(*conversation.key, exchange.shown_id)
-                await self._saver.save(conversation, state, records)
-            except Conflict:
-                await self._index.reload(conversation)
-            else:
-                conversation.state = state
-                return
+                await self._saver.change(conversation, add, records)
+            except (StoreGone, Conflict):  # the client gets its answer all the same, and the exchange waits
+                self._fitter.metrics.add("lamina_store_failures_total")
+                conversation.state = add(conversation.state)
+                conversation.add_records(records)
+                self._saver.save_later(conversation)
 
 
 def _continued_meanwhile() -> Refusal:
