@@ -41,6 +41,7 @@ ALLOWED = {
     ("lamina.gateway.client_connection", "lower"): "as in lamina.relay.stream",
     ("lamina.gateway.upstream_connection", "lower"): "as in lamina.relay.stream",
     ("lamina.telemetry.otel", "lower"): "as in lamina.relay.stream",
+    ("lamina.wrapped.transport", "lower"): "as in lamina.relay.stream",
     ("lamina.models.counters", "split"): "a table of names in the file itself",
     ("lamina.models.framing", "split"): "a table of names in the file itself",
     ("lamina.models.names", "split"): "a table of names in the file itself",

@@ -16,7 +16,6 @@ import msgspec
 
 from lamina import BadInput, Role, Segment
 from lamina.context.port import GatheredSegments
-from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
 from lamina.segments import segment
 
 CALLER_ITEMS = 32
@@ -37,7 +36,7 @@ class Rank(StrEnum):
     CALLER = "caller_supplied"
 
 
-_PRIORITIES = {Rank.CRITICAL: ESSENTIAL, Rank.HIGH: HIGH, Rank.NORMAL: MEDIUM, Rank.CALLER: LOW}
+_PRIORITIES = {Rank.CRITICAL: 0, Rank.HIGH: 3, Rank.NORMAL: 5, Rank.CALLER: 10}
 
 
 class ProjectFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -65,7 +65,7 @@ class Group(NamedTuple):
     dialect: str
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class AddressEntry(msgspec.Struct, frozen=True, array_like=True):
     """A conversation in a page: the length, the last link and the system text of one of its requests."""
 
     name: str
@@ -80,7 +80,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `goes_on`: there are more, in pages for longer requests.
     """
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[AddressEntry, ...] = ()
     goes_on: bool = False
 
 
@@ -104,7 +104,7 @@ async def find_alike(store: Store, group: Group, digests: RequestDigests) -> lis
 
     If it surely continues one of them, no more are read.
     """
-    entries: list[Entry] = []
+    entries: list[AddressEntry] = []
     for address in digests.addresses():
         page = await _read_page(store, group.workspace, name_page(group, address))
         entries += page.entries
@@ -118,7 +118,7 @@ async def find_alike(store: Store, group: Group, digests: RequestDigests) -> lis
 
 
 async def _read_likely(
-    store: Store, group: Group, entries: Sequence[Entry], digests: RequestDigests, *, most: int
+    store: Store, group: Group, entries: Sequence[AddressEntry], digests: RequestDigests, *, most: int
 ) -> list[KeptConversation]:
     """The conversations that a request most likely belongs to, in the order of their entries."""
     by_place: dict[int, KeptConversation] = {}
@@ -133,14 +133,14 @@ async def _read_likely(
     return [by_place[place] for place in sorted(by_place)]
 
 
-def _rank(entry: Entry, digests: RequestDigests, place: int) -> tuple[bool, bool, int, int]:
+def _rank(entry: AddressEntry, digests: RequestDigests, place: int) -> tuple[bool, bool, int, int]:
     """How likely a request continues the conversation of an entry: the greatest is read first."""
     begins_with = _begins_with(digests, entry)
     length = entry.length if begins_with else 0
     return begins_with, entry.system == digests.system_digest, length, place
 
 
-def _begins_with(digests: RequestDigests, entry: Entry) -> bool:
+def _begins_with(digests: RequestDigests, entry: AddressEntry) -> bool:
     """Whether a request has everything that the conversation had when it was listed."""
     if not 0 < entry.length <= len(digests.chain):
         return not entry.length
@@ -178,7 +178,7 @@ async def enlist(
     link = b""
     if digests.chain:
         link = digests.chain[-1][:_LINK_BYTES]
-    entry = Entry(name, len(digests.chain), link, digests.system_digest)
+    entry = AddressEntry(name, len(digests.chain), link, digests.system_digest)
     for address in addresses:
         page_name = name_page(group, address)
         if await _add_entry(store, workspace, page_name, entry, is_last=address is addresses[-1]):
@@ -194,7 +194,7 @@ async def enlist_named(store: Store, group: Group, name: str, listed: dict[str, 
     """Give a conversation an entry in the page of the name that its client has for it."""
     page_name = name_page(group, b"")
     if page_name not in listed:
-        entry = Entry(name, 0, b"", "")
+        entry = AddressEntry(name, 0, b"", "")
         await _add_entry(store, group.workspace, page_name, entry, is_last=True)
         listed[page_name] = page_name
 
@@ -210,7 +210,9 @@ async def delist(store: Store, workspace: str, name: str, page_name: str) -> boo
     return not page.entries and not page.goes_on
 
 
-async def _add_entry(store: Store, workspace: str, page_name: str, entry: Entry, *, is_last: bool) -> bool:
+async def _add_entry(
+    store: Store, workspace: str, page_name: str, entry: AddressEntry, *, is_last: bool
+) -> bool:
     """Add an entry to a page. False if it is full, and the conversation has to go to the next one."""
 
     def add(page: Page) -> Page:

@@ -55,7 +55,7 @@ from lamina.summaries import Terms
 from lamina.telemetry import active
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class OpenSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a session was opened with and keeps while it is open, whatever its setup is by then.
 
     Attached paths may not leave `root`.
@@ -75,7 +75,7 @@ class RequestBuilder:
     `sections` are those of the system text, as they were read last.
     """
 
-    def __init__(self, setup: Setup, around: Surroundings, sections: tuple[Segment, ...]) -> None:
+    def __init__(self, setup: Setup, around: OpenSettings, sections: tuple[Segment, ...]) -> None:
         self.setup = setup
         self.around = around
         self.sections = sections

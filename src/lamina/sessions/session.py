@@ -51,7 +51,7 @@ from lamina.sessions.attachments import Attachable, drop_foreign, files_mentione
 from lamina.sessions.recording import SessionRecord
 from lamina.sessions.records import Control, Fork, pin_of
 from lamina.sessions.reports import TurnReport, report_turn
-from lamina.sessions.request_builder import BuiltRequest, RequestBuilder, Surroundings
+from lamina.sessions.request_builder import BuiltRequest, OpenSettings, RequestBuilder
 from lamina.sessions.setup import (
     RuntimeOptions,
     Setup,
@@ -207,7 +207,7 @@ class Session:
             stored = StoredConversation(opened_store, Where(workspace, conversation))
             await stored.load()
             await stored.refuse_other_doors()
-            around = Surroundings(
+            around = OpenSettings(
                 workspace=workspace,
                 policy=policy.over(user_policy),
                 runtime=runtime,

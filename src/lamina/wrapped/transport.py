@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, Self
 
 from lamina.conversations.events import CutEvent, Listeners, MissEvent, RepairEvent
+from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy, choose_policy
@@ -134,7 +135,7 @@ class FittingTransport:
 
 def _find_route(request: Any) -> RouteMatch | None:
     """The API that a request is for; None if it is not fitted: a list of models, a file, a count."""
-    if request.headers.get("x-lamina", "").lower() == "off" or "content-encoding" in request.headers:
+    if lower_ascii(request.headers.get("x-lamina", "")) == "off" or "content-encoding" in request.headers:
         return None
     route = match_route(request.method, request.url.path)
     if route.action != "generate":
@@ -274,7 +275,7 @@ class _Driver:
 
 
 def _is_stream(response: Any) -> bool:
-    return str(response.headers.get("content-type", "")).lower().startswith(_STREAMS)
+    return lower_ascii(str(response.headers.get("content-type", ""))).startswith(_STREAMS)
 
 
 class _SyncDriver(_Driver):
