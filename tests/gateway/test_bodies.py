@@ -17,9 +17,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.gateway import request_bodies
 from lamina.gateway.packed_bodies import unpack
-from lamina.relay import limits
+from lamina.relay import limits, request_bodies
 from lamina.relay.answer import make_answer_unpacker
 from lamina.relay.refusals import Refusal
 from lamina.relay.request_bodies import RequestBody, decode_body, encode_body
