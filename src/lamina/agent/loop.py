@@ -349,7 +349,9 @@ class AgentTurn:
 def _make_context(call: ToolCall, result: Segment) -> Segment:
     """The result of a planned call as an excerpt, which names the tool and its arguments as the source."""
     part = result.parts[0]
-    content = part.content if isinstance(part, ToolResult) else result.parts
+    content = result.parts
+    if isinstance(part, ToolResult):
+        content = part.content
     return excerpt(text_of(content), source=call.name, place=call.arguments, recover=None)
 
 

@@ -120,7 +120,9 @@ def scratchpad(path: str | PathLike[str]) -> tuple[Action, ...]:
 def _add_note(path: Path, text: str) -> str:
     """Append a line to the notes, and return what the model reads about it."""
     line = text.rstrip(WHITE_SPACE) + "\n"
-    size = path.stat().st_size if path.exists() else 0
+    size = 0
+    if path.exists():
+        size = path.stat().st_size
     if size + len(line.encode()) > LARGEST:
         raise BadInput(f"the notes have {size:,} bytes already", hint="note less, or answer now")
     with path.open("a", encoding="utf-8") as file:

@@ -135,9 +135,10 @@ async def _read_likely(
 
 def _rank(entry: AddressEntry, digests: RequestDigests, place: int) -> tuple[bool, bool, int, int]:
     """How likely a request continues the conversation of an entry: the greatest is read first."""
-    begins_with = _begins_with(digests, entry)
-    length = entry.length if begins_with else 0
-    return begins_with, entry.system == digests.system_digest, length, place
+    same_system = entry.system == digests.system_digest
+    if _begins_with(digests, entry):
+        return True, same_system, entry.length, place
+    return False, same_system, 0, place
 
 
 def _begins_with(digests: RequestDigests, entry: AddressEntry) -> bool:

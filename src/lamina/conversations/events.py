@@ -233,7 +233,9 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
         report: CacheReport,
     ) -> MissEvent | None:
         """Report a miss as `report_usage` does, of two requests: fitted ones, or their bodies."""
-        dialect_name = "" if dialect is None else dialect.name
+        dialect_name = ""
+        if dialect is not None:
+            dialect_name = dialect.name
         now = time()
         earlier = PaidCall(
             tally=tally_usage(last_usage), model=last_model or model, dialect=dialect_name, at=now - gap

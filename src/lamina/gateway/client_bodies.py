@@ -59,8 +59,11 @@ class ClientBody:
         if _LENGTH.fullmatch(length):
             if int(length) > limit:
                 raise _refuse_large(limit)  # before any of it is read
+            room = int(length)
+            if self._encoding:
+                room = self._most_unpacked
             if int(length) > SMALL:
-                await ticket.take(self._most_unpacked if self._encoding else int(length))
+                await ticket.take(room)
         self._source.wants_whole_body = True
         if self._source.body_is_complete:  # it has arrived with the headers, as most bodies do
             return await self._join_pieces(ticket)

@@ -484,8 +484,8 @@ def _recognise_stored(
     members: Mapping[str, LiveConversation], digests: RequestDigests
 ) -> Recognised[LiveConversation]:
     """Recognise a request after the store was asked: what it has comes before what was begun without it."""
-    known = {name: member for name, member in members.items() if not member.is_guess}
-    recognised = _recognise(known, digests)
+    stored = {name: member for name, member in members.items() if not member.is_guess}
+    recognised = _recognise(stored, digests)
     if recognised.nearest is not None:
         return recognised
     return _recognise(members, digests)

@@ -189,7 +189,9 @@ def store_options(setup: Setup, policy: Policy, runtime: RuntimeOptions) -> Setu
     if policy.recall == "off":
         options = replace(options, handles=False, named=False)
     if isinstance(runtime.template, str):
-        text = runtime.template if runtime.redact is None else runtime.redact(runtime.template)
+        text = runtime.template
+        if runtime.redact is not None:
+            text = runtime.redact(text)
         options = replace(options, template=text)
     elif runtime.template is not None:
         options = replace(options, template="")
@@ -239,7 +241,7 @@ def head_for(setup: Setup, dialect: Dialect, policy: Policy) -> OwnHead:
 
     If the policy defers tools, the recall tool stays loaded.
     """
-    own_tools = (RECALL,) if setup.recall else ()
+    own_tools = (RECALL,) * setup.recall
     if setup.own is None:
         tools = setup.head.tools + own_tools
         written = dialect.head.write(replace(setup.head, model=setup.model or setup.head.model, tools=tools))

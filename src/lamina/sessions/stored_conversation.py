@@ -285,7 +285,9 @@ def load_state(body: bytes, *, count: int) -> tuple[SessionState, str]:
         return SessionState(ledger=ledger, fresh="before" in plain, before=before, cuts=cuts), ""
     except (BadInput, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         # The state of another release is not damaged and must not be overwritten.
-        version = plain.get("version") if isinstance(plain, dict) else None
+        version = None
+        if isinstance(plain, dict):
+            version = plain.get("version")
         if isinstance(version, int) and version != LEDGER_VERSION:
             hint = advise_on_version(version, LEDGER_VERSION)
             raise BadInput(f"version {version}", place="ledger", hint=hint) from None
