@@ -156,11 +156,11 @@ async def _run_action(
     problem = f"it did not end within {seconds} seconds"
     try:
         with anyio.move_on_after(seconds):
-            result = _make_result(await action.run(arguments), call)
+            segment = _make_result(await action.run(arguments), call)
             # What no record can hold has to fail here, alone: later it would take with it the results of the
             # calls beside it, which cannot be run again.
-            encode(result)
-            return result
+            encode(segment)
+            return segment
     except BadInput as error:
         problem = str(error)
     except Exception as error:  # noqa: BLE001 - a tool may fail in any way, and the model is told
