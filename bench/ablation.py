@@ -74,9 +74,9 @@ def _shorten(text: str, *, limit: int, **_: str) -> str:
     return text if len(text) <= limit else clip_lines(text, limit=limit)
 
 
-def _weigh_alike(texts: Sequence[Any]) -> list[list[int]]:
-    """Every sentence counts as long as it is: none is denser than another."""
-    return [[max(1, sum(len(word.text) + 1 for word in words)) for words in one.different] for one in texts]
+def _rate_alike(texts: Sequence[str]) -> list[int]:
+    """No sentence is denser than another."""
+    return [1] * len(texts)
 
 
 class Part(NamedTuple):
@@ -92,7 +92,9 @@ PARTS = {
     "notes": Part((Seam("text.gist:print_gist", lambda *_: ""),), ("text/gist",)),
     "replies": Part((Seam("text.gist:gather_reply", lambda *_, **__: iter(())),)),
     "hidden names": Part((HIDDEN,)),
-    "all names": Part((HIDDEN, Seam("text.excerpts:list_names", lambda *_, **__: "")), ("text/excerpts",)),
+    "all names": Part(
+        (HIDDEN, Seam("text.excerpts:list_first_names", lambda *_, **__: "")), ("text/excerpts",)
+    ),
     "outlines": Part(
         (Seam("text.outline:outline_text", _shorten), Seam("text.outline:outline_with_names", _shorten)),
         ("text/outline", "text/code"),
@@ -106,8 +108,8 @@ PARTS = {
         ),
         ("text/standing_rules", "text/rule_words", "text/wish_words"),
     ),
-    "dense facts": Part((Seam("text.facts:value_sentences", _weigh_alike),), ("text/facts",)),
-    "facts of results": Part((Seam("text.facts:RatedFacts.choose", lambda *_, **__: ""),)),
+    "dense facts": Part((Seam("text.facts:rate_densities", _rate_alike),), ("text/facts",)),
+    "facts of results": Part((Seam("run_text:RunText.choose_facts", lambda *_: ""),)),
     "used results": Part(
         (Seam("used_results:UsedResults.weights", property(lambda _: {})),), ("used_results",)
     ),

@@ -80,7 +80,7 @@ def test_a_request_that_is_too_long_shows_nothing() -> None:
 
 def test_a_reader_finds_with_recall_what_lamina_folded_and_pays_for_it() -> None:
     task = next(task for task in make_tasks(2) if task.name.startswith("session"))
-    plain, with_recall = follow(task, "lamina", 3_000, RULES).outcomes
+    plain, with_recall = follow(task, "lamina", 2_500, RULES).outcomes
     assert (plain.policy, with_recall.policy) == ("lamina", "lamina+recall")
     assert plain.refused == 0
     assert sum(with_recall.seen) >= sum(plain.seen)

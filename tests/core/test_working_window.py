@@ -204,8 +204,9 @@ def test_a_talk_may_have_a_window_of_its_own() -> None:
     recall = fitted.recall_tool
     assert recall is not None
     assert fit_request(long_talk(tools=[recall]), policy=ANSWERS).envelope.tokens < TALK + 500
-    own = Policy(prefer="answers", budget=Budget(window=100_000, working=4_000))
-    assert TALK < fit_request(long_talk(), policy=own).envelope.tokens < 4_000
+    budget = Budget(window=100_000, working=4_000)
+    own, usual = (Policy(prefer=prefer, budget=budget) for prefer in ("answers", "balanced"))
+    assert fit_request(long_talk(), policy=own).request == fit_request(long_talk(), policy=usual).request
 
 
 def test_with_tools_answers_are_what_balanced_is() -> None:

@@ -74,7 +74,7 @@ async def export_conversation(store: Store, workspace: str, name: str) -> list[b
 
 
 def write_lines(state: ConversationState, record: ConversationRecord) -> Iterator[bytes]:
-    yield _encode(conversation=state)
+    yield _encode(conversation=msgspec.structs.replace(state, listed={}))  # a store lists it anew
     for call in record.calls:
         # Numbers of pieces mean nothing in another store, so the bodies stand here themselves.
         sent = msgspec.structs.replace(call.request, sent=None, came=None, ledger=None)
