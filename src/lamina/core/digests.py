@@ -10,7 +10,8 @@ tools said follows, quoted in a message of the model. If the model speaks next, 
 side ends the quotation.
 
 The text is deterministic and made of the segments alone: no model is asked, and only the order of claims in
-`text.gist` decides what goes first. `run_text` reads the segments, and `cut_digests` decides what is folded.
+`text.gist` decides what goes first. `run_text` reads the segments. `cut_digests` decides what is folded, and
+searches for the largest digest within its tokens.
 """
 
 from __future__ import annotations
