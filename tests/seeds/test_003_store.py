@@ -1,4 +1,4 @@
-"""System 003 keeps messages in files, one each. `lamina.formats.elara` reads them; new ones are lamina's own.
+"""System 003 keeps messages in files, one each. An example reads them; new ones are lamina's own.
 
 The files here are written by `Writer`, in the format of that system.
 """
@@ -19,11 +19,11 @@ import anyio
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from examples.importers.elara_folder import ElaraMessages, import_folder, read_folder, role_of
 from lamina import BadInput, Role, Segment
 from lamina.core import Text
 from lamina.errors import Conflict, WrongKey
 from lamina.formats.codec import decode, encode
-from lamina.formats.elara import ElaraMessages, import_folder, read_folder, role_of
 from lamina.segments import assistant, user
 from lamina.stores import MemoryStore, Where, open_files
 from lamina.stores.sealed import Sealed, generate
@@ -248,7 +248,7 @@ def test_a_folder_is_imported_once(tmp_path: Path) -> None:
     kept = MemoryStore()
     for _ in range(2):
         imported = anyio.run(lambda: import_folder(tmp_path, kept, WHERE, key="known"))
-        assert (imported.count, imported.head.count, len(imported.unreadable)) == (4, 4, 2)
+        assert (imported.added, imported.head.count, len(imported.unreadable)) == (4, 4, 2)
     page = anyio.run(kept.read, WHERE)
     assert decode(record.body for record in page.records) == list(found(tmp_path, "known").segments)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -213,7 +213,7 @@ class FilesStore(CheckedStore):
             raise StoreError(problem, hint="check the path and its permissions") from error
         has_other_files = any(not path.name.startswith(".") for path in self._root.iterdir())
         if has_other_files and not (self._root / MARK).exists():
-            hint = "give an empty folder; lamina.formats.elara reads the files of that system"
+            hint = "give an empty folder"
             raise BadInput("this folder holds other files", place=repr(str(self._root)), hint=hint)
         # A folder lasts only once its name does, which is in the folder above it.
         for folder in new_folders:

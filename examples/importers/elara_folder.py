@@ -17,23 +17,22 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple
 
 import msgspec
 from anyio import to_thread
 
-from lamina.core.text.characters import is_blank, lower_ascii, upper_ascii
-from lamina.core.values import Role, Segment, Text
-from lamina.dialects.json_values import mapping_or_empty
-from lamina.errors import BadInput, WrongKey
+from lamina import BadInput, Role, Segment
+from lamina.core import Text
+from lamina.errors import WrongKey
 from lamina.formats.codec import encode
-from lamina.stores.port import Once, Store, StoredHead, Where
+from lamina.stores import Once, Store, StoredHead, Where
 
-__all__ = ["ElaraMessages", "Imported", "import_folder", "read_folder"]
+__all__ = ["ElaraMessages", "Imported", "import_folder", "read_folder", "role_of"]
 
 LARGEST = 64 * 1024 * 1024
 """Bytes of a file that can still be one message."""
@@ -55,27 +54,26 @@ Decrypt = Callable[[bytes, bytes], bytes]
 """Nonce, and ciphertext with its tag, to the text in the clear."""
 
 
-class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+class Unreadable(NamedTuple):
     """A file that was skipped, and why."""
 
     name: str
     why: str
 
 
-class ElaraMessages(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages in their order, the names of their files, and the files that were skipped on the way."""
+class ElaraMessages(NamedTuple):
+    """Messages in their order, and the files that were skipped on the way."""
 
     segments: tuple[Segment, ...] = ()
-    names: tuple[str, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
 
 
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
+class Imported(NamedTuple):
     """What came into the store, and the files that did not."""
 
     head: StoredHead
-    count: int
-    unreadable: tuple[Unreadable, ...] = ()
+    added: int
+    unreadable: tuple[Unreadable, ...]
 
 
 async def read_folder(
@@ -100,13 +98,11 @@ async def import_folder(
     messages = await read_folder(folder, key=key)
     if not messages.segments:
         page = await store.read(where, last=0)
-        return Imported(head=page.head, count=0, unreadable=messages.unreadable)
+        return Imported(page.head, 0, messages.unreadable)
     records = [encode(segment) for segment in messages.segments]
-    lengths = b"".join(len(record).to_bytes(8, "big") for record in records)
-    content_digest = hashlib.sha256(lengths + b"".join(records)).digest()
-    once = Once(key="import of elara", digest=content_digest)
+    once = Once(key="import of elara", digest=hashlib.sha256(b"\n".join(records)).digest())
     head = await store.append(where, records, expect=0, once=once)
-    return Imported(head=head, count=len(records), unreadable=messages.unreadable)
+    return Imported(head, len(records), messages.unreadable)
 
 
 def _read_files(folder: Path, key: str, last: int | None) -> ElaraMessages:
@@ -115,25 +111,23 @@ def _read_files(folder: Path, key: str, last: int | None) -> ElaraMessages:
         return ElaraMessages()
     decrypt = _make_decrypt(key)
     segments: list[Segment] = []
-    names: list[str] = []
     unreadable: list[Unreadable] = []
     # from the newest on: with `last=20` a folder of ten thousand files is not read as a whole
     for name in sorted(_list_names(folder), key=_name_order, reverse=True):
         try:
-            segment = _parse_message(_read_file(folder / name), decrypt, name)
+            segments.append(_parse_message(_read_file(folder / name), decrypt, name))
         except _UnreadableFile as error:
-            unreadable.append(Unreadable(name=name, why=str(error)))
-            continue
-        segments.append(segment)
-        names.append(name)
+            unreadable.append(Unreadable(name, str(error)))
         if len(segments) == last:
             break
-    if not segments:
-        _check_key(unreadable)
-    segments.reverse()
-    names.reverse()
-    unreadable.reverse()
-    return ElaraMessages(segments=tuple(segments), names=tuple(names), unreadable=tuple(unreadable))
+    locked = [file for file in unreadable if file.why in {_WRONG_KEY, _NO_KEY}]
+    # a folder of which some files open has the right key, so this is asked only if none does
+    if locked and not segments:
+        raise WrongKey(
+            f"{len(locked)} encrypted files, and none opens: {locked[-1].why}",
+            hint="give the key that the files were written with",
+        )
+    return ElaraMessages(tuple(reversed(segments)), tuple(reversed(unreadable)))
 
 
 def _list_names(folder: Path) -> list[str]:
@@ -154,42 +148,23 @@ def _name_order(name: str) -> tuple[str, int, str]:
     return match[1], int(match[2]), match[3]
 
 
-def _check_key(unreadable: Sequence[Unreadable]) -> None:
-    """Raise if files could not be read because of the key."""
-    locked = [file for file in unreadable if file.why in {_WRONG_KEY, _NO_KEY}]
-    # a folder of which some files open has the right key, so this is asked only if none does
-    if locked:
-        raise WrongKey(
-            f"{len(locked)} encrypted files, and none opens: {locked[-1].why}",
-            hint="give the key that the files were written with",
-        )
-
-
 class _UnreadableFile(Exception):
     """Why a file cannot be read."""
 
 
 def _read_file(path: Path) -> bytes:
-    """The bytes of a plain file; links, pipes and folders are not read."""
+    """The bytes of a plain file of a message's size; links, pipes and folders are not read."""
     try:
         descriptor = os.open(path, _OPEN_FLAGS)
-        try:
-            return _read_plain_file(descriptor)
-        finally:
-            os.close(descriptor)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise _UnreadableFile("it is not a plain file")
+            if status.st_size > LARGEST:
+                raise _UnreadableFile("it is too large for a message")
+            return file.read(LARGEST)
     except OSError as error:
         raise _UnreadableFile(f"it cannot be read: {error.strerror}") from None
-
-
-def _read_plain_file(descriptor: int) -> bytes:
-    """All of an open file, unless it is no plain file, or too large for a message."""
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise _UnreadableFile("it is not a plain file")
-    if status.st_size > LARGEST:
-        raise _UnreadableFile("it is too large for a message")
-    with os.fdopen(descriptor, "rb", closefd=False) as file:
-        return file.read(LARGEST)
 
 
 def _parse_message(content: bytes, decrypt: Decrypt | None, name: str) -> Segment:
@@ -198,20 +173,17 @@ def _parse_message(content: bytes, decrypt: Decrypt | None, name: str) -> Segmen
     `{"alg": "PLAINTEXT", "content": {…}}` is an envelope without encryption.
     """
     fields = _parse_json(content.removeprefix(b"\xef\xbb\xbf"))
-    algorithm = fields.get("alg")
-    if algorithm is None:
-        return _segment_of(fields, name)
-    if not isinstance(algorithm, str):
-        raise _UnreadableFile("its envelope names no algorithm")
-    match upper_ascii(algorithm):
+    match str(fields.get("alg", "")).upper():
+        case "":
+            return _make_segment(fields, name)
         case "PLAINTEXT":
-            return _segment_of(_lower_names(fields.get("content")), name)
+            return _make_segment(_lower_names(fields.get("content")), name)
         case "AES-256-GCM":
-            return _segment_of(_parse_json(_open_envelope(fields, decrypt)), name)
+            return _make_segment(_parse_json(_open_envelope(fields, decrypt)), name)
     raise _UnreadableFile("its envelope names an unknown algorithm")
 
 
-def _open_envelope(envelope: Mapping[str, Any], decrypt: Decrypt | None) -> bytes:
+def _open_envelope(envelope: dict[str, Any], decrypt: Decrypt | None) -> bytes:
     """The content of an encrypted file."""
     nonce = _decode_base64(envelope.get("iv"))
     tag = _decode_base64(envelope.get("tag"))
@@ -226,7 +198,7 @@ def _open_envelope(envelope: Mapping[str, Any], decrypt: Decrypt | None) -> byte
 
 def _make_decrypt(key: str) -> Decrypt | None:
     """The function that decrypts with this key; None without a key."""
-    if is_blank(key):  # that system, too, treats a blank key as none
+    if not key.strip():  # that system, too, treats a blank key as none
         return None
     try:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - only for encrypted files
@@ -244,20 +216,20 @@ def _make_decrypt(key: str) -> Decrypt | None:
     return decrypt
 
 
-def _segment_of(message: Mapping[str, Any], name: str) -> Segment:
-    """A message as a segment. Anything that is not a whole message is refused.
-
-    It has a role, a text and a time. What else it says of itself stays in the meta of the segment.
-    """
+def _make_segment(message: dict[str, Any], name: str) -> Segment:
+    """A message as a segment: it has a role, a text and a time. Its metadata stays in the segment's meta."""
     role = role_of(message.get("role"))
     text = message.get("content")
     at = message.get("timestamputc")
-    if role is None or not isinstance(text, str) or not _is_time(at):
+    try:
+        datetime.fromisoformat(at or "")
+    except (TypeError, ValueError):
+        role = None
+    if role is None or not isinstance(text, str) or not isinstance(at, str):
         raise _UnreadableFile(_NOT_A_MESSAGE)
     meta: dict[str, Any] = {}
-    metadata = mapping_or_empty(message.get("metadata"))
-    if metadata:
-        meta["metadata"] = metadata
+    if isinstance(message.get("metadata"), dict):
+        meta["metadata"] = message["metadata"]
     return Segment(role=role, kind=str(role), parts=(Text(text),), origin=f"elara:{name}", at=at, meta=meta)
 
 
@@ -266,31 +238,15 @@ def role_of(value: object) -> Role | None:
 
     `"User"`, `"user"` and `0` are the same role.
     """
-    match value:
-        case bool():  # Python takes True for 1
-            return None
-        case int():
-            return _ROLES_AS_WRITTEN.get(value)
-        case str():
-            return _ROLES_AS_WRITTEN.get(lower_ascii(value))
-        case _:
-            return None
-
-
-_ROLES_AS_WRITTEN: dict[int | str, Role] = {role.value: role for role in _ROLES} | dict(enumerate(_ROLES))
-
-
-def _is_time(value: Any) -> TypeGuard[str]:
-    """Whether a value is text that says a moment, such as `2025-01-31T12:00:00Z`."""
-    try:
-        datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+    for number, role in enumerate(_ROLES):
+        if type(value) is int and value == number:  # True is no number here
+            return role
+        if isinstance(value, str) and value.lower() == role.value:
+            return role
+    return None
 
 
 def _parse_json(content: bytes) -> dict[str, Any]:
-    """An object with its names in lower case: that system writes them in any case."""
     try:
         return _lower_names(msgspec.json.decode(content))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -301,7 +257,7 @@ def _lower_names(value: Any) -> dict[str, Any]:
     """An object with its names in lower case: they come in two spellings, `Role` and `role`."""
     if not isinstance(value, dict):
         raise _UnreadableFile(_NOT_A_MESSAGE)
-    return {lower_ascii(name): inner for name, inner in value.items()}
+    return {name.lower(): inner for name, inner in value.items()}
 
 
 def _decode_base64(value: object) -> bytes:
