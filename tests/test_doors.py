@@ -50,7 +50,6 @@ NOT_FROM_OUTSIDE = {
     "diagnose/compared.py:_read_text": "bytes that lamina has just written from a value it could walk",
     "sessions/search.py:_source_id": "the state of an index, which reading has decoded before",
     "workspace/fetch.py:resolve_host": "one line from a process of lamina's own",
-    "formats/markdown/page.py": "one string, which has no depth",
     "testing/": "suites, which read what they wrote",
 }
 """Places where nothing nested can arrive, or where somebody else catches it."""

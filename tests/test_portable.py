@@ -52,7 +52,6 @@ ALLOWED = {
     ("lamina.workspace.paths", "casefold"): "as unicodedata",
     ("lamina.dialects.cache_blocks", "split"): "a table of names in the file itself",
     ("lamina.dialects.extra_fields", "split"): "a table of names in the file itself",
-    ("lamina.formats.markdown.lines", "classes"): "its own escape for a space, not a pattern",
     ("lamina.stores.postgres.connections", "split"): "the words of an error",
     ("lamina.core.text.characters", "isdigit"): "asked of ASCII only",
     ("lamina.core.text.characters", "lower"): "asked of ASCII only",

@@ -22,6 +22,7 @@ from typing import Any
 import anyio
 import msgspec
 
+from examples.importers.chat_page import MarkdownChat, read, write
 from examples.importers.tagged_context import read_context
 from lamina import Policy, segments
 from lamina.blocking import Session
@@ -47,7 +48,6 @@ from lamina.core.wording import TAGGED, guard
 from lamina.dialects import DIALECTS, Dialect
 from lamina.fitting import fit_request
 from lamina.formats.codec import encode
-from lamina.formats.markdown import MarkdownChat, read, write
 from lamina.models.counters.vocabularies import vocabulary
 from lamina.replay import generate_session, split_calls
 from lamina.sessions import RuntimeOptions

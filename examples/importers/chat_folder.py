@@ -22,9 +22,9 @@ from pathlib import Path
 import msgspec
 from anyio import to_thread
 
+from examples.importers.chat_page import MarkdownChat, read, write
 from lamina import Role, Segment
 from lamina.core import text_of
-from lamina.formats.markdown import MarkdownChat, read, write
 
 MAX_NAME_BYTES = 100
 """Synced folders and encrypted ones accept less than the usual 255."""

@@ -447,10 +447,10 @@ def test_a_session_is_exported_and_can_be_imported(chat: Chat, home: Path) -> No
     chat("One?", f"/export {home}/s.md", f"/export {home}/s.jsonl")
     again = chat(f"/export {home}/s.md")
     assert "nobody is there to confirm it" in again.err
-    for name in ("s.md", "s.jsonl"):
-        store = f"{home}/{name}.db"
-        assert run("conversations", "import", home / name, "t", "--store", store).code == 0
-        assert "user: One?" in run("conversations", "show", "t", "--store", store).out
+    assert (home / "s.md").read_text("utf-8").startswith("**user**: One?\n\n**assistant**: ")
+    store = f"{home}/s.db"
+    assert run("conversations", "import", home / "s.jsonl", "t", "--store", store).code == 0
+    assert "user: One?" in run("conversations", "show", "t", "--store", store).out
 
 
 @pytest.mark.usefixtures("server")

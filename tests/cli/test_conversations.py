@@ -165,14 +165,15 @@ def test_an_exported_record_is_replayed_like_any_log(store: str, tmp_path: Path)
     assert {trace.model for trace in traces} == {"gpt-5"}
 
 
-def test_a_talk_is_a_page_of_markdown(store: str, tmp_path: Path) -> None:
+def test_a_talk_is_a_page_of_markdown_which_is_for_reading(store: str, tmp_path: Path) -> None:
     page = export(store, TALK, "markdown")
     assert "Thank you, nothing else." in page
     assert "You are welcome." in page
     file = tmp_path / "talk.md"
     file.write_text(page, "utf-8")
-    assert ask(store, "import", file, "as-session").code == 0
-    assert "You are welcome." in ask(store, "show", "as-session").out
+    refused = ask(store, "import", file, "as-session")
+    assert refused.code == 2
+    assert "export the conversation again with --format json" in refused.err
     refused = ask(store, "export", "begins-00")
     assert refused.code == 2
     assert "keeps no texts" in refused.err

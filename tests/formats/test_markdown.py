@@ -8,12 +8,25 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from examples.importers.chat_folder import file_name, find, load, save
+from examples.importers.chat_page import (
+    GROUPS,
+    MarkdownChat,
+    Mention,
+    Message,
+    find_below,
+    format_front_matter,
+    format_messages,
+    list_messages,
+    mentions,
+    parse_messages,
+    read,
+    rebuild,
+    split_front_matter,
+    write,
+)
 from lamina.core.build import build
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.errors import BadInput
-from lamina.formats.markdown import MarkdownChat, Mention, read, rebuild, write
-from lamina.formats.markdown.lines import GROUPS, Message, format_messages, parse_messages
-from lamina.formats.markdown.page import format_front_matter, list_messages, split_front_matter
 from lamina.segments import assistant, file, image, note, result, system, url, user
 from lamina.testing.strategies import logs
 
@@ -236,6 +249,28 @@ async def test_a_chat_of_that_system_is_rebuilt_and_links_only_if_asked(links: b
     assert ("url" in {m.sort for m in requested}) is links
     assert list_messages(log)[0].references[2:] == (("url", "https://x.org"), ("tag", "#t"))
     assert read(write(MarkdownChat(log=log))).log == log
+
+
+@pytest.mark.anyio
+async def test_the_context_of_a_page_is_read_below_a_folder_and_sent_with_its_messages(tmp_path: Any) -> None:
+    for path, text in {
+        "docs/spec.md": "At most 20 requests a minute.",
+        "plans/next.md": "Raise it to 40.",
+        "archive/minutes.md": "Ana decided.",
+        "log.md": "#release on Monday",
+        "other.md": "Nothing of this is referred to.",
+    }.items():
+        (tmp_path / "root" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "root" / path).write_text(text)
+    (tmp_path / "secret.md").write_text("secret")
+    page = (
+        "**user**: Who?\n[Context: Notes: docs/spec.md, minutes, ../secret.md | URLs: https://x.org | "
+        "Tags: #release | Folders: plans, .. | Emails: invoice]\n[Timestamp: 1]"
+    )
+    log = await rebuild(read(page).log, find_below(tmp_path / "root"))
+    assert [s.key for s in log[:-1]] == ["docs/spec.md", "archive/minutes.md", "log.md", "plans/next.md"]
+    assert [name for _, name in mentions(log[-1])] == ["../secret.md", "https://x.org", "..", "invoice"]
+    assert "Emails: invoice" in write(MarkdownChat(log=log), hidden=False)
 
 
 # folders

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from lamina import segments
 from lamina.cli.recording import make_recording
 from lamina.dialects import DIALECTS
 from lamina.formats.codec import encode
-from lamina.formats.markdown import MarkdownChat, write
 from lamina.replay import RecordedUsage, Trace
 from lamina.replay.model_calls import read_conversation
 from tests.replay import recorded
@@ -325,14 +323,6 @@ def test_an_export_gives_the_messages_that_it_was_parsed_from(tmp_path: Path) ->
     trace = the_trace(written(tmp_path / "a.jsonl", map(encode, log)))
     assert trace.items == chat(2)
     assert (trace.source, trace.dialect) == ("lamina", "openai_chat")
-
-
-def test_an_exported_page_is_read_and_any_other_is_none(tmp_path: Path) -> None:
-    log = (segments.user("Which colour?"), segments.assistant("Teal."))
-    (tmp_path / "chat.md").write_text(write(MarkdownChat(log=log)))
-    (tmp_path / "README.md").write_text("---\ntitle: x\n---\n# Read me\n")
-    trace = the_trace(tmp_path)
-    assert [item["content"] for item in trace.items] == ["Which colour?", "Teal."]
 
 
 def test_shapes_may_stand_in_one_file(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from examples import lifecycle
+from examples.importers.chat_page import format_front_matter, split_front_matter
 from lamina import Form, Layer, Segment, Session
 from lamina.agent import EXPLORER, approve_always
 from lamina.clients import CallEvent, TextEvent
 from lamina.core import Cap, Layout, ToolCall, ToolResult, text_of
-from lamina.formats.markdown.page import format_front_matter, split_front_matter
 from lamina.segments import file
 from lamina.stores import MemoryStore
 from lamina.testing import ScriptedAnswer, ScriptedClient

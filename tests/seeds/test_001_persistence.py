@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 
 from examples.importers.chat_folder import file_name, load, save
-from examples.importers.tagged_context import unwrap_tag
-from lamina import Segment
-from lamina.core import text_of
-from lamina.formats.markdown import (
+from examples.importers.chat_page import (
     MarkdownChat,
     Mention,
+    format_messages,
+    list_messages,
+    mentions,
     note_path,
     read,
     rebuild,
     write,
 )
-from lamina.formats.markdown.lines import format_messages, mentions
-from lamina.formats.markdown.page import list_messages
+from examples.importers.tagged_context import unwrap_tag
+from lamina import Segment
+from lamina.core import text_of
 from lamina.segments import assistant, note, url, user, web_tab
 
 EPOCH = 1_729_873_880_000

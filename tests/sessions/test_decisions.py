@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,16 +10,11 @@ from lamina.core import CHARS4, KINDS, Cut, ToolCall, ToolResult, text_of
 from lamina.core.build import build
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.errors import BadInput
-from lamina.formats.markdown import Mention
 from lamina.segments import assistant, call, memory, note, persona, result, system, user
-from lamina.sessions import Mentioned
 from lamina.sessions.answers import list_unanswered, make_results, order_results
 from lamina.sessions.stored_conversation import CutPlace, SessionState
 from lamina.sessions.turn_gathering import REPEATED_NOTE, _drop_repeated
 from lamina.sessions.turns import index_before_open_calls, list_open_calls, list_turn_starts
-from lamina.stores import MemoryStore
-from tests.sessions.talking import awaited, list_texts, opened
-from tests.sessions.test_mentioned import imported, keys
 
 READ = ToolCall(id="c1", name="read_file", arguments="{}")
 WRITE = ToolCall(id="c2", name="write_file", arguments="{}")
@@ -126,23 +120,3 @@ def test_messages_that_are_in_the_log_already_are_dropped_and_attachments_are_no
     assert again.segments == (page, facts, user("two"))
     assert again.notes == (REPEATED_NOTE.format(count=1),)
     assert _drop_repeated([page, facts], log, KINDS).segments == (page, facts)
-
-
-@awaited
-async def test_what_another_writer_adds_while_mentions_are_looked_up_is_kept() -> None:
-    store = MemoryStore()
-    await imported(store)
-    lookups = 0
-
-    async def find(mention: Mention) -> Sequence[Segment]:
-        nonlocal lookups
-        lookups += 1
-        if lookups == 1:
-            async with opened(store) as other:
-                await other.add(assistant("Added meanwhile."))
-        return [note(mention.name, "a note")]
-
-    async with opened(store, mentioned=Mentioned(find=find)) as session:
-        await session.ask("And next year?")
-        assert list_texts(session)[-2:] == ["Added meanwhile.", "And next year?"]
-        assert "docs/spec.md" in keys(session)

@@ -16,13 +16,14 @@ from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
 from lamina.sessions import Session
+from lamina.sessions.turns import write_page
 from lamina.stores.address import open_store
 from lamina.stores.paging import copy_conversations
 from lamina.stores.port import SEARCH, OwnName, Store, Where
 
 
 async def export_one(store: Store, workspace: str, name: str, *, form: str) -> int:
-    """Write a conversation to the output: as a page of Markdown, as JSON lines, or as its last request."""
+    """Write a conversation to the output: as a page to read, as JSON lines, or as its last request."""
     if form == "request":
         write_result(await _read_last_request(store, workspace, name) + "\n")
         return 0
@@ -34,10 +35,7 @@ async def export_one(store: Store, workspace: str, name: str, *, form: str) -> i
         for line in lines:
             write_result(f"{line.decode()}\n")
         return 0
-    from lamina.formats.markdown import MarkdownChat, write  # noqa: PLC0415
-
-    log, model = await _read_talk(store, workspace, name)
-    write_result(write(MarkdownChat(log=log, model=model)))
+    write_result(write_page(await _read_talk(store, workspace, name)))
     return 0
 
 
@@ -60,22 +58,22 @@ async def _read_last_request(store: Store, workspace: str, name: str) -> str:
     )
 
 
-async def _read_talk(store: Store, workspace: str, name: str) -> tuple[tuple[Segment, ...], str]:
-    """What was said, and the model: from the log of a session, else from the record."""
+async def _read_talk(store: Store, workspace: str, name: str) -> tuple[Segment, ...]:
+    """What was said: from the log of a session, else from the record."""
     if (await store.read(Where(workspace, name), last=0)).head.count:
         async with open_existing(store, workspace, name) as session:
-            return session.log, ""
+            return session.log
     recorded = await read_recorded_log(store, recorded_workspace(workspace), name)
     hint = "--format json writes what there is"
     if recorded is None:
         raise BadInput("nothing of what was said is stored", place=name, hint=hint)
     if recorded.talk:
-        return recorded.talk, recorded.state.model
+        return recorded.talk
     what_is_kept = describe_kept(recorded.state, recorded.record)
     if not recorded.log:
         raise BadInput(what_is_kept, place=name, hint=hint)
     tell(what_is_kept)
-    return recorded.log, recorded.state.model
+    return recorded.log
 
 
 async def import_file(store: Store, workspace: str, path: str, name: str) -> int:
@@ -100,12 +98,11 @@ async def import_file(store: Store, workspace: str, path: str, name: str) -> int
 
 
 def _parse_segments(text: str) -> list[Segment]:
-    """The segments of an exported file. Lines of JSON begin with an object, and pages do not."""
-    if text.lstrip().startswith('{"'):
-        return decode(line.encode() for line in text.splitlines() if line.strip())
-    from lamina.formats.markdown import read  # noqa: PLC0415
-
-    return list(read(text).log)
+    """The segments of an exported file, one to a line."""
+    if not text.lstrip().startswith('{"'):
+        hint = "a page of Markdown is for reading: export the conversation again with --format json"
+        raise BadInput("it is no export", place="import", hint=hint)
+    return decode(line.encode() for line in text.splitlines() if line.strip())
 
 
 async def copy_everything(store: Store, workspace: str, address: str, key_file: str | None) -> dict[str, int]:

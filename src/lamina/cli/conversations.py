@@ -47,8 +47,8 @@ verify [NAME]; rescue NAME; inspect NAME
 Show, export and inspect also take the beginning of a NAME, if no other begins alike, and say which they took.
 Delete, erase, verify and rescue take the whole NAME. List shows the conversations of the gateway, of wrapped
 clients, of sessions and of the chat; `lamina replay --store` says what they cost together, and why caches
-were lost. Export writes a page of Markdown, or with --format json one line for each request: what was sent,
-what came back, and its usage. Import reads both.
+were lost. Export writes a page of Markdown to read, or with --format json one line for each request: what was
+sent, what came back, and its usage. Import reads these lines.
 Copy puts everything into another store; with --new-key-file that one is sealed. Delete removes a
 conversation everywhere: state, record, log, search index, costs; with --client, all conversations of a client
 with their forks; with --all, the whole workspace. Erase removes messages of a conversation, and what lamina
@@ -112,8 +112,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add(
         "--format",
         choices=("markdown", "json", "request"),
-        help="of an export: a page (markdown, the default), the whole record as JSON lines (json), or the "
-        "last request as its caller wrote it (request)",
+        help="of an export: a page to read (markdown, the default), the whole record as JSON lines (json), "
+        "or the last request as its caller wrote it (request)",
     )
     add(
         "--new-key-file", metavar="FILE", help="for copy: the key of the other store; made if it is not there"

@@ -7,7 +7,7 @@ from lamina.core.history_window import LastN
 from lamina.dialects.port import PlainHead
 from lamina.fitting.recalls import Recalled, TextMatch
 from lamina.sessions.answers import Recorded
-from lamina.sessions.attachments import Attachable, Mentioned, files_mentioned
+from lamina.sessions.attachments import Attachable
 from lamina.sessions.reports import Metrics, TurnReport
 from lamina.sessions.search import open_search
 from lamina.sessions.session import Session
@@ -22,7 +22,6 @@ __all__ = [
     "Attachable",
     "Condense",
     "LastN",
-    "Mentioned",
     "Metrics",
     "Persona",
     "PlainHead",
@@ -42,6 +41,5 @@ __all__ = [
     "UsualPersona",
     "Utterance",
     "Words",
-    "files_mentioned",
     "open_search",
 ]

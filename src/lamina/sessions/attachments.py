@@ -7,19 +7,14 @@ fetched. A source, such as a search, is asked for this prompt alone.
 Anything from another workspace is left out with a note. So is a path that the root folder withholds: one that
 leads out of it, a link, a device or a key. (An error would tell whether the file exists.) Without a root
 every plain file may be attached. This module knows no store and no model.
-
-A page of another system names the notes, folders, tags and links of each message, but does not contain them.
-The names stay with the messages until a request is built for the first time. Then `rebuild_log` puts what
-they name before each message, and it is stored with the request.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
-from os import PathLike
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path, PurePath
 
 import msgspec
@@ -27,12 +22,11 @@ from anyio import to_thread
 
 from lamina.context.files import files
 from lamina.context.gather import check_source, gather, source_name
-from lamina.context.port import GatheredSegments, Source, name_source, run_in_thread
+from lamina.context.port import GatheredSegments, Source, name_source
 from lamina.context.web import web
 from lamina.core.text.characters import WHITE_SPACE, lower_ascii
 from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
-from lamina.formats.markdown.lines import GROUPS, Finder, Mention, mentions, note_path, rebuild
 from lamina.segments import document, file, image, segment
 from lamina.workspace.paths import display_name
 from lamina.workspace.workspace import Workspace
@@ -61,13 +55,6 @@ LARGEST = 32 * 2**20
 """The most bytes of one file: more than any provider takes in a request."""
 
 LEFT_OUT = "an attachment was left out: it does not belong to this workspace"
-
-NAMES_IN_NOTE = 5
-"""How many names a note lists. For the rest, it says how many there are."""
-
-NOT_FOUND = "imported messages refer to {names}, which was not brought back: {why}"
-NO_ROOT = "give root= or mentioned= to say where to look"
-NOT_THERE = "it was not found, or it is a link, which is fetched only with Mentioned(links=True)"
 
 
 async def read_attachments(
@@ -204,124 +191,3 @@ def _make_segment(name: str, data: bytes) -> Segment:
     except UnicodeDecodeError:
         hint = "attach a segment that you made of it; only text, pictures and PDF are read as they are"
         raise BadInput("it is not UTF-8 text", place=name, hint=hint) from None
-
-
-class Mentioned(msgspec.Struct, frozen=True, kw_only=True):
-    """Finds what imported messages refer to; with `links` also what is at addresses."""
-
-    find: Finder
-    links: bool = False
-
-
-def files_mentioned(root: Workspace | str | PathLike[str]) -> Mentioned:
-    """Find notes, folders and tags among the files of a folder, and nothing outside of it."""
-
-    async def find(mention: Mention) -> Iterable[Segment]:
-        if mention.sort not in _FILE_SORTS:
-            return ()
-        with _open_workspace(root) as space:
-            return await _read_mentioned(mention, space)
-
-    return Mentioned(find=find)
-
-
-_FILE_SORTS = frozenset(("note", "folder", "tag"))
-
-
-def _open_workspace(root: Workspace | str | PathLike[str]) -> AbstractContextManager[Workspace]:
-    """The caller's workspace, which stays open, or one that is closed at the end."""
-    if isinstance(root, Workspace):
-        return nullcontext(root)
-    return closing(Workspace(root))
-
-
-async def _read_mentioned(mention: Mention, space: Workspace) -> Iterable[Segment]:
-    """Read what a mention names: a folder, a tag, or a note by its name or path.
-
-    A note that does not exist gives nothing: the mention then is plain words.
-    """
-    if mention.sort == "folder":
-        return await files(space, folders=[mention.name])("", None)
-    if mention.sort == "tag":
-        return await files(space, tags=[mention.name])("", None)
-    path = await run_in_thread(_find_note, space, mention.name)
-    if path is None:
-        return ()
-    return await files(space, paths=[path])("", None)
-
-
-def _find_note(space: Workspace, name: str) -> str | None:
-    """The path of a note with this name, None if the workspace has none that may be read."""
-    return note_path(name, (item.path for item in space.walk() if not item.why))
-
-
-def find_first_mention(log: Sequence[Segment]) -> int | None:
-    """The index of the first message that refers to something which the log does not contain.
-
-    None if there is no such message.
-    """
-    for index, message in enumerate(log):
-        if mentions(message):
-            return index
-    return None
-
-
-async def rebuild_log(
-    log: Sequence[Segment],
-    mentioned: Mentioned | None,
-    workspace: str,
-    prepare: Callable[[Iterable[Segment]], Sequence[Segment]],
-) -> GatheredSegments:
-    """The log with what its messages refer to before each of them; no segments if nothing was found.
-
-    Pages of chats have only the names of what was attached. What is no longer there is named in a note.
-    `prepare` makes what is found ready to be stored.
-    """
-    new_segments: list[Segment] = []
-    notes: list[str] = []
-
-    async def find(mention: Mention) -> Sequence[Segment]:
-        if mentioned is None:
-            return ()
-        gathered = await gather([_as_source(mentioned.find, mention)], mention.name)
-        own = drop_foreign(gathered.segments, workspace)
-        prepared = prepare(own.segments)
-        notes.extend([*gathered.notes, *own.notes])
-        new_segments.extend(prepared)
-        return prepared
-
-    segments = await rebuild(log, find, links=mentioned is not None and mentioned.links)
-    missing: list[str] = []
-    for message in segments:
-        missing += [_name_mention(mention) for mention in mentions(message)]
-    if missing:
-        reason = NO_ROOT if mentioned is None else NOT_THERE
-        notes.append(NOT_FOUND.format(names=_list_names(missing), why=reason))
-    if not new_segments:
-        return GatheredSegments(notes=tuple(notes))
-    return GatheredSegments(segments, tuple(notes))
-
-
-def _name_mention(mention: Mention) -> str:
-    """The name of what is missing. A sort of another program is named too: `Emails: invoice`."""
-    if mention.sort in GROUPS:
-        return mention.name
-    return f"{mention.sort}: {mention.name}"
-
-
-def _as_source(find: Finder, mention: Mention) -> Source:
-    """A finder as a source. If it fails or hangs, `gather` leaves a note and the turn goes on."""
-
-    async def source(_prompt: str, _room: int | None) -> Iterable[Segment]:
-        return await find(mention)
-
-    source.__name__ = f"of {mention.sort} {mention.name[:80]}"
-    return source
-
-
-def _list_names(names: Sequence[str]) -> str:
-    listed = ", ".join(dict.fromkeys(names[:NAMES_IN_NOTE]))
-    more = len(names) - NAMES_IN_NOTE
-    if more <= 0:
-        return listed
-    return f"{listed} and {more} more"

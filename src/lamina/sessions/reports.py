@@ -23,7 +23,7 @@ from lamina.diagnose.compared import weigh_request
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
 from lamina.dialects.json_values import list_or_empty
-from lamina.sessions.request_builder import BuiltRequest
+from lamina.sessions.request_builder import SessionRequest
 from lamina.sessions.setup import Timer
 
 
@@ -89,8 +89,8 @@ class Stopwatch:
 
 
 def report_turn(
-    request: BuiltRequest,
-    before: BuiltRequest | None,
+    request: SessionRequest,
+    before: SessionRequest | None,
     *,
     cut: Cut | None,
     seconds: dict[str, float],
@@ -115,7 +115,7 @@ def report_turn(
     )
 
 
-def _compare_requests(before: BuiltRequest, after: BuiltRequest) -> Difference:
+def _compare_requests(before: SessionRequest, after: SessionRequest) -> Difference:
     """Say where and why two requests differ.
 
     An envelope has no dialect. So if the dialect changed, the streams are compared, which name it.
@@ -125,7 +125,7 @@ def _compare_requests(before: BuiltRequest, after: BuiltRequest) -> Difference:
     return diff(_stream_of(before), _stream_of(after))
 
 
-def _stream_of(request: BuiltRequest) -> Stream:
+def _stream_of(request: SessionRequest) -> Stream:
     stream = weigh_request(request.envelope, dialect=None, counter=None).stream
     return msgspec.structs.replace(stream, dialect=request.dialect)
 

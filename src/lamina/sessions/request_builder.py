@@ -331,7 +331,7 @@ def _count_lost_tokens(envelope: Envelope, fresh_envelope: Envelope, last: SentM
     return lost_tokens
 
 
-class BuiltRequest(msgspec.Struct, frozen=True, kw_only=True):
+class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that was built, and the dialect that it was sent in."""
 
     envelope: Envelope
@@ -346,7 +346,7 @@ class StoredRequest(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
 
 
-def rebuild_request(stored: StoredRequest, builder: RequestBuilder) -> BuiltRequest | None:
+def rebuild_request(stored: StoredRequest, builder: RequestBuilder) -> SessionRequest | None:
     """Build the request that was sent. Returns None if that is not possible, after a rewind for example.
 
     The log may have grown since. Its earlier lengths are tried until the prefix is the one that the
@@ -377,7 +377,7 @@ def rebuild_request(stored: StoredRequest, builder: RequestBuilder) -> BuiltRequ
         if prefix_at(envelope.entries, mark.sent, envelope.root) == mark.prefix:
             not_sent_yet = len(envelope.sent) - mark.sent
             sent = msgspec.structs.replace(envelope, tail=not_sent_yet)
-            return BuiltRequest(envelope=sent, dialect=past_builder.dialect.name)
+            return SessionRequest(envelope=sent, dialect=past_builder.dialect.name)
     return None
 
 

@@ -47,11 +47,11 @@ from lamina.sessions.answers import (
     order_results,
     task_for_fork,
 )
-from lamina.sessions.attachments import Attachable, drop_foreign, files_mentioned
+from lamina.sessions.attachments import Attachable, drop_foreign
 from lamina.sessions.recording import SessionRecord
 from lamina.sessions.records import Control, Fork, pin_of
 from lamina.sessions.reports import TurnReport, report_turn
-from lamina.sessions.request_builder import BuiltRequest, OpenSettings, RequestBuilder
+from lamina.sessions.request_builder import OpenSettings, RequestBuilder, SessionRequest
 from lamina.sessions.setup import (
     RuntimeOptions,
     Setup,
@@ -199,8 +199,6 @@ class Session:
         folder: Path | None = None
         if root is not None:
             folder = Path(root)
-            if runtime.mentioned is None:
-                runtime = msgspec.structs.replace(runtime, mentioned=files_mentioned(root))
         if workspace is None:
             workspace = settings.workspace
         async with open_session_store(store, settings, key=key, environment=environment) as opened_store:
@@ -390,7 +388,6 @@ class Session:
             with self._builder.try_history(history):
                 self._writer.begin_turn()
                 with self._writer.watch.phase("gather"):
-                    await self._writer.rebuild_mentioned()
                     self._stored.notes += await self._builder.refresh_sections(
                         opens_conversation=not self.log
                     )
@@ -505,7 +502,6 @@ class Session:
     async def build(self, *, idle: float = 0) -> Envelope:
         """Build the request for the conversation as it is, and store its ledger."""
         async with self._open_lock():
-            await self._writer.rebuild_mentioned()
             if self._stored.state.fresh:
                 return self._writer.current_envelope(idle)
             return await self._writer.extend([], idle=idle)
@@ -525,7 +521,7 @@ class Session:
     def report(self) -> TurnReport:
         """What the last request did to the prefix, why, and what building it took."""
         writer = self._writer
-        request = BuiltRequest(envelope=writer.last_envelope(), dialect=self._builder.dialect.name)
+        request = SessionRequest(envelope=writer.last_envelope(), dialect=self._builder.dialect.name)
         return report_turn(
             request,
             writer.request_before(),
@@ -577,7 +573,6 @@ class Session:
         """Take back the last answer with its steps, and build the request for the same prompt again."""
         async with self._open_lock():
             self._writer.begin_turn()
-            await self._writer.rebuild_mentioned()
             await self._writer.take_back(index_after_prompt(self.log))
             if self._stored.state.fresh:
                 return self._writer.current_envelope()

@@ -33,7 +33,6 @@ from lamina.fitting.policy import Policy, fill_budget, load_policy
 from lamina.fitting.recalls import RECALL
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
-from lamina.sessions.attachments import Mentioned
 from lamina.sessions.redaction import Redact
 from lamina.settings import POLICY, Settings, find_error_line, find_settings_file
 
@@ -60,15 +59,13 @@ class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
     no new turn, unless `forgo` names them.
 
     `context` are more sections of the system text. `redact` sees every text before it is stored or sent, and
-    `template` puts a prompt into its words. `mentioned` finds what messages of an imported page refer to,
-    before the first request; by default it looks among the files below the session's `root`.
-    `clock` gives the time of each segment; with None they have none. `timer` measures how long things take.
+    `template` puts a prompt into its words. `clock` gives the time of each segment; with None they have none.
+    `timer` measures how long things take.
     """
 
     context: Sequence[Segment] = ()
     redact: Redact | None = None
     template: Template | None = None
-    mentioned: Mentioned | None = None
     clock: Clock | None = utc_now
     timer: Timer = time.perf_counter
     forgo: Sequence[str] = ()

@@ -13,10 +13,9 @@ from lamina.context.port import select_changed
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Segment
 from lamina.errors import Conflict
-from lamina.sessions.attachments import find_first_mention, rebuild_log
 from lamina.sessions.records import Control, Rewind
 from lamina.sessions.reports import Stopwatch
-from lamina.sessions.request_builder import BuiltRequest, RequestBuilder, StoredRequest, rebuild_request
+from lamina.sessions.request_builder import RequestBuilder, SessionRequest, StoredRequest, rebuild_request
 from lamina.sessions.stored_conversation import RecordGroup, SessionState, StoredConversation
 from lamina.stores.paging import RETRIES, retry_conflicts
 from lamina.stores.port import Once
@@ -36,8 +35,8 @@ class TurnWriter:
         self.envelope: Envelope | None = None
         self._envelope_count = -1  # the number of records that the envelope is for
         self._state_before: SessionState | None = None  # the state that the envelope was built from
-        self._request_before: BuiltRequest | StoredRequest | None = None
-        self._latest_request: BuiltRequest | StoredRequest | None = self._stored_request()
+        self._request_before: SessionRequest | StoredRequest | None = None
+        self._latest_request: SessionRequest | StoredRequest | None = self._stored_request()
         self._ledger_loss: Cut | None = self._find_ledger_loss()
 
     def begin_turn(self) -> None:
@@ -98,25 +97,6 @@ class TurnWriter:
 
         await retry_conflicts(write, tries=RETRIES if rebase else 1)
 
-    async def rebuild_mentioned(self) -> None:
-        """Put what imported messages refer to before them, unless a request was built already."""
-        if self.stored.state.ledger.mark is None:
-            await retry_conflicts(self._rebuild_mentioned)
-
-    async def _rebuild_mentioned(self) -> None:
-        log = self.stored.live.log
-        start = find_first_mention(log)
-        if start is None or self.stored.state.ledger.mark is not None:
-            return
-        around = self.builder.around
-        rebuilt = await rebuild_log(
-            log[start:], around.runtime.mentioned, around.workspace, self.builder.prepare_segments
-        )
-        if rebuilt.segments:
-            group = self.stored.group([Rewind(to=self.place(start))], rebuilt.segments)
-            await self.add_group(group, self.stored.state.after_append())
-        self.note_left_out(rebuilt.notes)
-
     async def take_back(self, index: int) -> None:
         """Take back every segment from this index on."""
         log = self.stored.live.log
@@ -134,7 +114,7 @@ class TurnWriter:
         self._ledger_loss = self._find_ledger_loss()
         self._envelope_count = -1
 
-    def request_before(self) -> BuiltRequest | None:
+    def request_before(self) -> SessionRequest | None:
         """The request before the last one. If another process sent it, it is built again."""
         if isinstance(self._request_before, StoredRequest):
             self._request_before = rebuild_request(self._request_before, self.builder)
@@ -241,6 +221,6 @@ class TurnWriter:
         if self._envelope_count != count:
             self._request_before = self._latest_request
         if self.stored.live.log:
-            self._latest_request = BuiltRequest(envelope=envelope, dialect=self.builder.dialect.name)
+            self._latest_request = SessionRequest(envelope=envelope, dialect=self.builder.dialect.name)
         self.envelope = envelope
         self._envelope_count = count

@@ -95,6 +95,11 @@ def _make_utterance(segment: Segment, text: str) -> Utterance:
     return Utterance(role=segment.role, text=text, at=segment.at, metadata=metadata)
 
 
+def write_page(log: Sequence[Segment]) -> str:
+    """What user and model said, as a page of Markdown for people to read."""
+    return "\n\n".join(f"**{one.role}**: {one.text}" for one in list_dialogue(log)) + "\n"
+
+
 def list_turn_starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
     """The index at which each turn begins. Changed sections before a turn's words belong to it."""
     turn_starts: list[int] = []

@@ -20,7 +20,7 @@ from lamina.errors import BadInput, LaminaError
 from lamina.formats.codec import encode
 from lamina.sessions.records import read_records
 from lamina.sessions.system_sections import Words
-from lamina.sessions.turns import list_dialogue
+from lamina.sessions.turns import list_dialogue, write_page
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Where
 
@@ -138,7 +138,7 @@ async def _delete(chat: TerminalChat, name: str) -> None:
 
 
 async def _export(chat: TerminalChat, path: str) -> None:
-    """Write the session into a file: Markdown, or one JSON record to a line if its name ends with .jsonl."""
+    """Write the session into a file: a page to read, or, as .jsonl, one JSON record to a line."""
     target = anyio.Path(path or f"{chat.session.conversation}.md")
     target = await target.expanduser()
     if await target.exists():
@@ -151,15 +151,13 @@ async def _export(chat: TerminalChat, path: str) -> None:
         await target.write_text(text, "utf-8")
     except OSError as error:
         raise BadInput(f"cannot be written: {error.strerror}", place=str(target), hint="check it") from None
-    chat.screen.show(f"written to {target}; lamina conversations import reads it")
+    chat.screen.show(f"written to {target}")
 
 
 def _export_text(chat: TerminalChat, *, lines: bool) -> str:
     if lines:
         return "".join(f"{encode(segment).decode()}\n" for segment in chat.session.log)
-    from lamina.formats.markdown import MarkdownChat, write  # noqa: PLC0415 - few chats need it
-
-    return write(MarkdownChat(log=chat.session.log))
+    return write_page(chat.session.log)
 
 
 async def _model(chat: TerminalChat, words: str) -> None:

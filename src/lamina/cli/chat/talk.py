@@ -47,7 +47,7 @@ from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, LaminaError, StoreError
 from lamina.fitting.policy import Policy
 from lamina.models.facts import model as facts_of
-from lamina.sessions import RuntimeOptions, Session, SetupOptions, files_mentioned
+from lamina.sessions import Session, SetupOptions
 from lamina.sessions.records import read_records
 from lamina.sessions.setup import Setup, load_user_policy
 from lamina.settings import Settings, config_folder, data_folder, load_settings
@@ -265,7 +265,6 @@ class ChatRun:
             next_session.name,
             model=reached_model.model,
             policy=Policy(budget=budget, history=next_session.history),
-            runtime=RuntimeOptions(mentioned=files_mentioned(self.space)),
             persona=next_session.persona,
             sources=[self.memory.source(log=self._log)],
             setup=SetupOptions(

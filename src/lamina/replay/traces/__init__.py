@@ -21,8 +21,8 @@ from lamina.replay.traces.claude_code import ClaudeCode, is_claude_code
 from lamina.replay.traces.codex import Codex, is_codex
 from lamina.replay.traces.files import Paths, TraceFile, file_size, find_files
 from lamina.replay.traces.growing_requests import GrowingConversations
-from lamina.replay.traces.lamina_exports import Exported, is_export, read_page
-from lamina.replay.traces.lines import Tell, TraceRow, read_rows, read_text
+from lamina.replay.traces.lamina_exports import Exported, is_export
+from lamina.replay.traces.lines import Tell, TraceRow, read_rows
 from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
 from lamina.replay.traces.requests import is_record, is_session, name_by_path, read_call, read_session
 from lamina.replay.values import Trace, UnreadableLine
@@ -98,13 +98,7 @@ def _bound_damage(results: Iterator[Trace | UnreadableLine], path: str) -> Itera
 
 
 def _read_file(path: TraceFile, tell: Tell) -> Iterator[Trace | UnreadableLine]:
-    """The traces of one file. Damage in a record does not end the file.
-
-    A page of Markdown is read as a whole, any other file row by row.
-    """
-    if ".md" in path.suffixes[-2:]:
-        yield from _read_markdown(path, tell)
-        return
+    """The traces of one file. Damage in a record does not end the file."""
     shapes = _Shapes()
     for row in read_rows(path, tell):
         if isinstance(row, UnreadableLine):
@@ -117,14 +111,6 @@ def _read_file(path: TraceFile, tell: Tell) -> Iterator[Trace | UnreadableLine]:
         except RecursionError:
             yield UnreadableLine(place=row.place, reason="it is nested too deeply")
     yield from shapes.end()
-
-
-def _read_markdown(path: TraceFile, tell: Tell) -> Iterator[Trace | UnreadableLine]:
-    """The chat that a Markdown page holds."""
-    try:
-        yield from read_page(read_text(path, tell), str(path))
-    except BadInput as error:
-        yield UnreadableLine(place=str(path), reason=error.problem)
 
 
 class _Shapes:

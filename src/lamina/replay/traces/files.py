@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from lamina.errors import BadInput
 
-ENDINGS = (".jsonl", ".ndjson", ".json", ".md")
+ENDINGS = (".jsonl", ".ndjson", ".json")
 PACKED = ("", ".gz", ".zst")
 
 _NAME_ENDINGS = tuple(ending + packed for ending in ENDINGS for packed in PACKED)

@@ -1,4 +1,4 @@
-"""Reads what lamina itself exported: a record of `codec` on each line, or a chat as a Markdown page.
+"""Reads what lamina itself exported: a record of `codec` on each line.
 
 A log is no request, so it is rendered once, with nothing lowered, in the dialect that most of it was parsed
 from; in Chat Completions where it was parsed from none. Usage is not part of an export.
@@ -18,12 +18,9 @@ from lamina.dialects.origins import read_origin
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput, LaminaError
 from lamina.formats.codec import decode
-from lamina.formats.markdown import read
 from lamina.replay.traces.lines import TraceRow
 from lamina.replay.traces.requests import FIELDS
 from lamina.replay.values import Trace, UnreadableLine
-
-_PAGE_START = "---\n"
 
 
 def is_export(row: dict[str, Any]) -> bool:
@@ -52,22 +49,6 @@ class Exported:
         if self.records:
             yield log_to_trace(decode(self.records), self.place)
         self.records = []
-
-
-def read_page(text: str, place: str) -> Iterator[Trace | UnreadableLine]:
-    """The chat of a page that lamina wrote; nothing for any other page.
-
-    Folders of notes hold many other pages.
-    """
-    if not text.startswith(_PAGE_START) or "\n<!-- lamina:" not in text:
-        return
-    try:
-        chat = read(text)
-    except LaminaError as error:
-        yield UnreadableLine(place=place, reason=_reason(error))
-        return
-    if chat.log:
-        yield log_to_trace(chat.log, place, model=chat.model)
 
 
 def log_to_trace(log: Sequence[Segment], place: str, *, model: str = "") -> Trace | UnreadableLine:

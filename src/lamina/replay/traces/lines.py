@@ -182,19 +182,6 @@ def read_rows(path: TraceFile, tell: Tell) -> Iterator[TraceRow | UnreadableLine
         yield UnreadableLine(place=place, reason=error.problem)
 
 
-def read_text(path: TraceFile, tell: Tell) -> str:
-    """A whole file as text, or a `BadInput`."""
-    data = bytearray()
-    for piece in read_pieces(path, tell):
-        data += piece
-        if len(data) > LONGEST:
-            raise BadInput(_TOO_LONG)
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise BadInput(f"it is not UTF-8: {error.reason} at byte {error.start:,}") from None
-
-
 def split_lines(pieces: Iterable[bytes]) -> Iterator[TraceLine]:
     """Lines that are not blank. The bytes of a line that is too long are not kept."""
     number = 1
