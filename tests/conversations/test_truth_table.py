@@ -232,11 +232,11 @@ def read_closing_lines(journal: Path) -> Row:
     lost = re.search(r"cache lost ([0-9]+) times", "\n".join(account.write_lines()))
     assert lost is not None
     return {
-        "requests": account.requests,
-        "input": account.usage.input,
-        "cached": account.usage.cached,
-        "written": account.usage.written,
-        "output": account.usage.output,
+        "requests": account.calls + account.recalls,
+        "input": account.table.sum("sum(tokens)"),
+        "cached": account.table.sum("sum(read)"),
+        "written": account.table.sum("sum(written)"),
+        "output": account.table.sum("sum(output)"),
         "dollars": account.cost,
         "cuts": account.cuts,
         "lost": int(lost[1]),

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from lamina.conversations.costs import price_usage
-from lamina.conversations.uncut_requests import MeasuredConversation, UncutRequest
 from lamina.core import Cut
 from lamina.core.entries import find_logged
 from lamina.core.values import Budget, Ledger
+from lamina.costs.uncut_requests import MeasuredConversation, UncutRequest
 from lamina.dialects import Tool, Usage
 from lamina.fitting import Fitted, Policy, RequestMemo, fit_request
 from lamina.fitting.own_tools import OwnTool
@@ -150,8 +150,8 @@ def test_what_is_not_known_is_said() -> None:
     silent.read_event(line | {"cut": True, "recalled": True})
     silent.read_event(line | {"cut": False, "recalled": False})
     silent.read_event({"event": "cut", "conversation": "c"})
-    assert (silent.requests, silent.recalls, silent.cuts, silent.cost) == (1, 1, 1, None)
-    counts = "1 request in 1 conversation, 1 cut, 1 recall"
+    assert (silent.calls, silent.recalls, silent.cuts, silent.cost) == (1, 1, 1, None)
+    counts = "1 call in 1 conversation, 1 cut, 1 recall"
     assert silent.write_lines()[0] == f"{counts}; no answer reported its tokens"
     silent.add(answer())
     assert silent.write_lines()[0].endswith(" answered; 2 answers did not report any")
@@ -201,7 +201,7 @@ def test_a_recall_costs_and_would_not_have_been_there_without() -> None:
         answer(input=3_000, full=6_000, new=2_000, cut=True, recalled=True),
         answer(input=4_000, full=7_000, cached=3_000),
     )
-    assert (with_recall.requests, with_recall.recalls, with_recall.cuts) == (2, 1, 1)
+    assert (with_recall.calls, with_recall.recalls, with_recall.cuts) == (2, 1, 1)
     assert with_recall.cost == pytest.approx(
         sum_prices(
             Usage(input=4_000, output=10),
@@ -249,7 +249,7 @@ def test_each_provider_has_its_account_with_and_without_lamina(
 def test_a_window_that_is_too_small_is_told() -> None:
     cuts = [answer(input=3_000, cut=True), answer(input=4_000, cached=3_000)]
     [remark] = [line for line in account_of(*cuts * 5).write_lines() if "too small" in line]
-    assert remark.startswith("5 cuts in 10 requests: ")
+    assert remark.startswith("5 cuts in 10 calls: ")
     assert not any("too small" in line for line in account_of(*cuts * 4).write_lines())
 
 
@@ -289,7 +289,7 @@ def test_a_fork_goes_on_where_its_conversation_was() -> None:
         answer(input=5_000, cached=3_900, conversation="d", parent="c"),
         answer(input=3_000, full=6_000, new=1_000, cut=True, conversation="e", parent="d"),
     )
-    assert account.write_lines()[0].startswith("3 requests in 1 conversation, 1 cut; ")
+    assert account.write_lines()[0].startswith("3 calls in 1 conversation, 1 cut; ")
     assert account.cost_without == pytest.approx(
         sum_prices(
             Usage(input=4_000, output=10),
@@ -325,7 +325,7 @@ def test_a_request_that_a_killed_gateway_never_logged_is_named() -> None:
     line = {"event": "answered", "id": "i1", "conversation": "c", "model": MODEL}
     account.read_event(line | {"input": 1_000, "full": 1_000})
     account.read_event({"event": "unanswered", "id": "i2", "status": 500})
-    assert (account.requests, account.broken_off) == (1, 1)
+    assert (account.calls, account.broken_off) == (1, 1)
     assert account.write_lines()[1].endswith("; not in it: 1 request whose answer was not logged")
 
 
@@ -334,7 +334,7 @@ def test_lines_of_the_log_are_counted() -> None:
     line = {"event": "answered", "at": 1.5, "conversation": "c", "model": MODEL, "outcome": "unchanged"}
     account.read_event(line | {"input": 1_234, "full": 1_234, "cached": 1_000, "written": 0, "output": 5})
     assert account.write_lines()[0] == (
-        "1 request in 1 conversation, 0 cuts; 1,234 tokens read, 1,000 of them from the cache, 5 answered"
+        "1 call in 1 conversation, 0 cuts; 1,234 tokens read, 1,000 of them from the cache, 5 answered"
     )
 
 
@@ -450,7 +450,7 @@ def test_the_lines_of_an_earlier_run_are_the_past_of_its_conversations() -> None
     for each in now:
         account.add(each)
     assert times_read == 1
-    assert account.requests == 2
+    assert account.calls == 2
     assert account.cost_without == pytest.approx(
         sum_prices(
             Usage(input=6_500, cached=6_000, written=500, output=10),
@@ -477,7 +477,7 @@ def test_the_last_lines_cost_what_they_cost_in_the_sum_of_all() -> None:
             account.learn_line(line)
         for line in encoded[earlier:]:
             account.read_line(line)
-        assert account.requests == len(lines) - earlier
+        assert account.calls == len(lines) - earlier
         before = account_of(*lines[:earlier]).cost_without
         assert before is not None
         assert account.cost_without == pytest.approx(whole - before)
@@ -497,7 +497,7 @@ def test_the_first_requests_of_sub_agents_are_told_apart() -> None:
         Usage(input=12_000, cached=11_000, written=1_000, output=10),
     ]
     line = account.write_lines()[3]
-    assert line.startswith("of it sub-agents: 4 requests, $")
+    assert line.startswith("of it sub-agents: 4 calls, $")
     assert line.endswith(
         "their first requests read 24,000 tokens, 20,000 of them from the cache: "
         f"${sum_prices(*first):.4f} ({DATE})"

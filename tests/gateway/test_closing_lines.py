@@ -132,7 +132,7 @@ def test_the_closing_lines_are_the_account_of_replay(tmp_path: Path) -> None:
     stub, done = asyncio.run(converse())
     replayed = replay_calls(stub.calls, tmp_path / "upstream.jsonl")
     requests, cost, without, *_ = done.lines
-    assert requests.startswith(f"{STEPS} requests in 1 conversation, ")
+    assert requests.startswith(f"{STEPS} calls in 1 conversation, ")
     recalls = len(stub.calls) - STEPS
     assert recalls > 0
     assert f", {count_units(recalls, 'recalls')}; " in requests

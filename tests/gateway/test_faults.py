@@ -162,7 +162,7 @@ async def test_an_upstream_that_fails_for_a_moment_is_asked_once_more(
         account = GatewayAccount()
         for line in gateway.log.getvalue().splitlines():
             account.read_line(line.encode())
-        assert (account.requests, account.retried, account.refused) == (1, 1, 0)
+        assert (account.calls, account.retried, account.refused) == (1, 1, 0)
         assert "1 asked again" in account.write_lines()[0]
         async with client.get(f"{gateway.url}/metrics") as metrics:
             assert "lamina_retries_total{" in await metrics.text()

@@ -451,9 +451,9 @@ def test_several_recalls_and_their_account() -> None:
     problems = [block.get("is_error", False) for block in results if "tool_use_id" in block]
     assert problems == [False, True, False]
     sizes = [len(json.dumps(request)) // 4 for request in served.api.requests]
-    assert (account.requests, account.recalls) == (1, 2)
-    assert account.usage.input == sum(sizes)
-    assert account.usage.output == 27
+    assert (account.calls, account.recalls) == (1, 2)
+    assert account.table.sum("sum(tokens)") == sum(sizes)
+    assert account.table.sum("sum(output)") == 27
     assert reply.usage == Usage(input=sizes[-1], output=27)
     assert ", 2 recalls;" in account.write_lines()[0]
 

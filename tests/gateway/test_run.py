@@ -151,7 +151,7 @@ async def test_sdks_are_pointed_at_a_gateway_and_the_upstream_of_the_environment
         assert variables["OPENAI_BASE_URL"] == variables["ANTHROPIC_BASE_URL"] + "/v1"
         assert [seen.path for seen in stub.seen] == ["/v1/messages", "/v1/chat/completions"]
         account = read_log(log)
-        assert account.requests == len(stub.seen)
+        assert account.calls == len(stub.seen)
         assert done.lines == account.write_lines()
         assert account.cost is not None
         assert account.cost > 0
@@ -187,7 +187,7 @@ async def test_a_gateway_that_is_killed_comes_back_and_the_conversation_goes_on(
         assert re.fullmatch(r"the gateway died and was started again \([12]\)", done.lines[0])
         account = read_log(tmp_path / "killed" / "g.db.requests.jsonl")
         assert done.lines[1:] == account.write_lines()
-        assert account.requests + account.broken_off == len(stub.seen)
+        assert account.calls + account.broken_off == len(stub.seen)
         assert account.cuts == 1
         assert account.cost is not None
         assert account.cost_without is not None
@@ -244,7 +244,7 @@ async def test_what_was_refused_did_not_go_past_lamina(tmp_path: Path) -> None:
     async with run_stub() as stub:
         stub.faults.append(answer_with({"error": "no such key"}, status=401))
         done = await Running(tmp_path, "--keep", "nothing", ANTHROPIC_BASE_URL=stub.url).finish("ask")
-    assert "lamina: 0 requests in 0 conversations, 0 cuts, 1 refused" in done.err
+    assert "lamina: 0 calls in 0 conversations, 0 cuts, 1 refused" in done.err
     assert "went past lamina" not in done.err
 
 

@@ -51,7 +51,7 @@ def test_llm_holds_a_long_conversation_in_a_small_window(tmp_path: Path) -> None
         assert f"I have read step {step}." in done.stdout
     assert f"{DONE} {TURNS}" in done.stdout
     assert "recall" not in done.stdout
-    assert f"lamina: {TURNS} requests in 1 conversation, 2 cuts, 1 recall; " in done.stderr
+    assert f"lamina: {TURNS} calls in 1 conversation, 2 cuts, 1 recall; " in done.stderr
     assert [one.violations for one in upstream.arrived] == [()] * (TURNS + 1)
     breaks = 0
     for before, after in pairwise(upstream.arrived):

@@ -51,7 +51,7 @@ def test_the_requests_of_a_past_gateway_are_printed_with_cuts_and_money(tmp_path
     assert "cut 1, over the trigger: " in requests[2]
     assert "$" in requests[-1]
     assert [line for line in printed.out.splitlines() if len(line) > 80] == []
-    assert "lamina: 4 requests in 1 conversation, 1 cut; " in printed.err
+    assert "lamina: 4 calls in 1 conversation, 1 cut; " in printed.err
     assert "lamina: window of claude-sonnet-5: " in printed.err
     assert "as it was set; the largest request had" in printed.err
     last = run("tail", "--store", store, "--once", "-n", "1")
@@ -173,5 +173,5 @@ def test_a_live_file_is_followed_until_ctrl_c(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, remarks = process.communicate(timeout=30)
     assert process.returncode == 0
-    assert b"lamina: 1 request in 1 conversation" in remarks
+    assert b"lamina: 1 call in 1 conversation" in remarks
     assert b"Traceback" not in remarks

@@ -134,7 +134,7 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
         tell(f"lamina: the gateway died and was started again ({gateway.restarts})")
     _print_account(account, command[0])
     inspector = find_inspector(settings, "", command[0])
-    if account.requests and inspector:
+    if account.calls and inspector:
         tell(f"lamina: what the model saw: {inspector}")
     return code
 

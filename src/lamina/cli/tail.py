@@ -113,7 +113,7 @@ def _read_lines(arguments: argparse.Namespace, learn: Callable[[bytes], None]) -
 
 def _end(account: GatewayAccount, arguments: argparse.Namespace) -> int:
     sys.stdout.flush()
-    if account.requests and not arguments.json:
+    if account.calls and not arguments.json:
         for line in account.write_lines():
             tell(f"lamina: {line}")
     return 0

@@ -8,8 +8,8 @@
   whole answers with `recall_answers`, of streams with `stream_filters`.
 - `store` has the one layout of conversations in a store, and `shelf` loads and saves them. `record` is what
   was sent and what came back: every door notes it with a `recorder`, `record_writer` makes its records, with
-  `bodies`; `recorded_log`, `answer_bodies` and `costs` read them. `uncut_requests` says what requests would
-  have cost without lamina, and `lost_caches` what a cache lost.
+  `bodies`; `recorded_log`, `answer_bodies` and `costs` read them. `lost_caches` says what a cache
+  lost.
 - `listing`, `exporting`, `deleting`, `erasing` and `retention` are behind `lamina conversations`. `erasing`
   has the table of places where a message stands, and `erased_records` what stands there instead.
 

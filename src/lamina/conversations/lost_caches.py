@@ -78,7 +78,7 @@ class PaidCall(msgspec.Struct, frozen=True, kw_only=True):
 
     `cut` is the one that was recorded for it, and `compacted` says that the client's log has a compaction
     right before it. `saving` is what it cost less than with nothing cut, in USD, None where that is not
-    known (`uncut_requests`).
+    known.
     """
 
     tally: Tally

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
-    from lamina.conversations.uncut_requests import AnsweredRequest
+    from lamina.costs.uncut_requests import AnsweredRequest
     from lamina.gateway.account import GatewayAccount
     from lamina.relay.config import GatewaySettings, load_gateway_settings
 
@@ -34,7 +34,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = name_lazily(
         __name__,
         {
-            "lamina.conversations.uncut_requests": "AnsweredRequest",
+            "lamina.costs.uncut_requests": "AnsweredRequest",
             "lamina.gateway.account": "GatewayAccount",
             "lamina.relay.config": "GatewaySettings load_gateway_settings",
         },

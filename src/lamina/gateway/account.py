@@ -1,7 +1,8 @@
 """What the requests of a gateway cost, and what they would have cost without it.
 
-The account is made of the lines of the gateway's log, so it holds exactly what upstreams reported. The price
-without lamina is a calculation (`lamina.conversations.uncut_requests`).
+The lines of the gateway's log about answers are rows of the table of requests, so the account holds exactly
+what upstreams reported, and its lines are queries (`lamina.costs.table`). Here stand the words, and the
+counts of what left no request: refusals, and answers that were never logged.
 
 A request that would not have fitted the window of its model cannot have a price. If the first request of a
 conversation was cut already, nobody knows what the cache held of it: the sum takes it as not cached, and says
@@ -10,24 +11,17 @@ so. A missing price is never replaced by another one.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from lamina.caches.lifetimes import PausedRequest
-from lamina.caches.prices import price_working
-from lamina.conversations.costs import NO_USAGE, CostSum, price_usage
-from lamina.conversations.uncut_requests import (
-    AnsweredRequest,
-    CostWithout,
-    MeasuredConversation,
-    UncutRequest,
-)
-from lamina.core.cut_target import PRICING, USUAL_PART
-from lamina.core.values import Preference
-from lamina.dialects.usage import Usage, count_noun
+from lamina.core.cut_target import USUAL_PART
+from lamina.costs.requests import RequestPricer
+from lamina.costs.savings import compare_settings
+from lamina.costs.table import RequestTable
+from lamina.costs.uncut_requests import AnsweredRequest
+from lamina.dialects.usage import count_noun
 from lamina.models.facts import model_or_none
 from lamina.relay.journal import decode_event
 
@@ -42,9 +36,20 @@ After 426 Codex sends the same request by POST. After the others the upstream fa
 own.
 """
 
+MOST_CUTS = 5
+OFTEN_CUT = 0.25
+"""If there were so many cuts, and one in every fourth call or more, the window is called too small."""
+
+BETTER = 0.95
+"""Another setting is told if the conversations would have cost less than this share with it."""
+
+_OF_AGENTS = "agent_of != ''"
+_FIRST_OF_AGENTS = "rowid in (select min(rowid) from requests where agent_of != '' group by root)"
+_LARGEST = "select max(tokens) as largest, max(reserve) as reserve from requests where window and model = ?"
+
 
 class GatewayAccount:
-    """The sum over the answers of a gateway.
+    """The account of a gateway: the table of its requests, and the words about it.
 
     `refused` counts each try, by the gateway or by the upstream, and `retried` what the gateway itself asked
     an upstream again. `read_earlier` gives the lines of earlier runs. It is called once, if a
@@ -53,22 +58,11 @@ class GatewayAccount:
 
     def __init__(self, read_earlier: Callable[[], Iterable[Mapping[str, Any]]] | None = None) -> None:
         self._read_earlier = read_earlier
-        self.requests = 0
-        self.cuts = 0
-        self.recalls = 0
+        self.table = RequestTable()
         self.refused = 0
         self.retried = 0
-        self.usage = Usage()
-        self._unreported = 0
-        self._forks: dict[str, str] = {}
-        self._sub_agents = _SubAgents()
+        self._pricer = RequestPricer()
         self._unanswered: set[str] = set()
-        self._cost = CostSum()
-        self._without = CostWithout()
-        self._last: dict[str, MeasuredConversation] = {}
-        self._windows: dict[str, _UsedWindow] = {}
-        self._misses = _MissedCaches()
-        self._uncut = _UncutConversations()
 
     def read_line(self, line: bytes) -> Mapping[str, Any] | None:
         """Take one line of the log as bytes. Returns its event.
@@ -95,9 +89,8 @@ class GatewayAccount:
             case "answered":
                 self.add(msgspec.convert(dict(event), AnsweredRequest))
             case "answered without usage":
-                self._count_event(event)
-                self._cost.miss(NO_USAGE)
-                self._without.miss(NO_USAGE)
+                answer = msgspec.convert({"conversation": "", "input": 0, **event}, AnsweredRequest)
+                self.table.add([self._pricer.add_unreported(answer)])
             case "unanswered":
                 self.refused += 1
             case "retried":
@@ -105,83 +98,19 @@ class GatewayAccount:
             case "refused" if event.get("status") not in _NO_REFUSALS:
                 self.refused += 1
             case "miss":
-                self._misses.add(event)
-
-    def _count_event(self, event: Mapping[str, Any]) -> None:
-        """Count an answer that did not report its tokens."""
-        self._unreported += 1
-        if event.get("recalled"):
-            self.recalls += 1
-        else:
-            self.requests += 1
-        self.cuts += bool(event.get("cut"))
-        self._count_conversation(event.get("conversation", ""), event.get("parent", ""))
-
-    def _count_conversation(self, name: str, parent: str) -> None:
-        """Count a conversation. A fork belongs to the one that it was forked from."""
-        if name:
-            self._forks.setdefault(name, self._forks.get(parent, name))
+                self.table.note_loss(event)
 
     def add(self, answer: AnsweredRequest) -> None:
         """Add one answer, in the order of its conversation."""
-        self.cuts += answer.cut
-        self._count_conversation(answer.conversation, answer.parent)
-        self._note_window(answer)
-        usage = answer.usage
-        self.usage = Usage(
-            input=self.usage.input + usage.input,
-            cached=self.usage.cached + usage.cached,
-            written=self.usage.written + usage.written,
-            written_long=self.usage.written_long + usage.written_long,
-            output=self.usage.output + usage.output,
-        )
-        self._cost.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
-        if answer.agent_of:
-            self._sub_agents.add(answer)
-        if answer.was_cut and self._find_last(answer).answer is None:
+        if answer.was_cut and not self._pricer.knows(answer):
             self._learn_earlier(answer.process)
-        uncut = self._follow(answer)
-        if answer.recalled:
-            self.recalls += 1
-        else:
-            self.requests += 1
-            self._uncut.add(answer, uncut)
-            self._without.add(answer, uncut)
-
-    def _note_window(self, answer: AnsweredRequest) -> None:
-        """Remember the window of this model, and its largest request."""
-        if not answer.window:
-            return
-        largest = answer.input
-        reserve = answer.reserve
-        last = self._windows.get(answer.model)
-        if last is not None:
-            largest = max(largest, last.largest)
-            reserve = max(reserve, last.reserve)
-        self._windows[answer.model] = _UsedWindow(
-            model=answer.model,
-            dialect=answer.dialect,
-            tokens=answer.window,
-            source=answer.window_source,
-            largest=largest,
-            reserve=reserve,
-        )
-
-    def _follow(self, answer: AnsweredRequest) -> UncutRequest:
-        """Measure a request, and remember it as the last one of its conversation."""
-        last = self._find_last(answer)
-        uncut = UncutRequest.measure(answer, last)
-        self._last[answer.conversation] = last.follow(answer, uncut)
-        return uncut
-
-    def _find_last(self, answer: AnsweredRequest) -> MeasuredConversation:
-        return self._last.get(answer.conversation) or self._last.get(answer.parent) or MeasuredConversation()
+        self.table.add([self._pricer.price(answer)])
 
     def learn_line(self, line: bytes) -> None:
         """Take one earlier line of the log as the past of its conversation. Nothing of it is summed."""
         answer = _read_answer(decode_event(line) or {})
         if answer is not None:
-            self._follow(answer)
+            self._pricer.learn(answer)
 
     def _learn_earlier(self, process: str) -> None:
         """Take the lines of earlier runs as the past of their conversations. Nothing of them is summed.
@@ -192,10 +121,26 @@ class GatewayAccount:
             return
         events = self._read_earlier()
         self._read_earlier = None
-        present_conversations = frozenset(self._last)
+        present_conversations = self._pricer.list_conversations()
         for answer in filter(None, map(_read_answer, events)):
             if answer.process != process and answer.conversation not in present_conversations:
-                self._follow(answer)
+                self._pricer.learn(answer)
+
+    @property
+    def calls(self) -> int:
+        """How often a client asked a model."""
+        count: int = self.table.sum("count(*)", "not recalled")
+        return count
+
+    @property
+    def recalls(self) -> int:
+        count: int = self.table.sum("count(*)", "recalled")
+        return count
+
+    @property
+    def cuts(self) -> int:
+        count: int = self.table.sum("total(is_cut)")
+        return int(count)
 
     @property
     def broken_off(self) -> int:
@@ -205,81 +150,179 @@ class GatewayAccount:
     @property
     def is_empty(self) -> bool:
         """Whether nobody asked a model."""
-        return not (self.requests or self.recalls or self.refused or self.broken_off)
+        return not (self.calls or self.recalls or self.refused or self.broken_off)
 
     @property
     def cost(self) -> float | None:
         """USD for all answers; None if it is not known."""
-        return self._cost.amount
+        return self.table.sum_money().amount
 
     @property
     def cost_without(self) -> float | None:
-        """USD for the same requests without lamina; None if it is not known."""
-        return self._without.amount
+        """USD for the same calls without lamina; None if it is not known."""
+        if self.table.explain_too_long():
+            return None
+        return self.table.sum_money("dollars_without").amount
 
     @property
     def saved_by_cuts(self) -> float | None:
         """USD that the cuts saved, less what they cost; None if it is not known."""
-        return self._without.saved_by_cuts(self.cost)
+        uncut = self.table.sum_money("dollars_uncut").amount
+        cost = self.cost
+        if uncut is None or cost is None or self.table.explain_too_long():
+            return None
+        return uncut - cost
 
     def write_lines(self) -> list[str]:
         """The account in three lines, for a person, with one more for each thing that is seldom there."""
         return [
             self._describe_requests(),
             f"cost: {self._describe_cost()}",
-            f"without lamina: {self._without.describe(self.cost, cuts=self.cuts)}",
-            *self._uncut.list_better(self.cost, self._without.marked),
+            f"without lamina: {self._describe_cost_without()}",
+            *self._list_better(),
             *self._list_remarks(),
         ]
 
     def _describe_requests(self) -> str:
-        usage = self.usage
-        conversations = count_noun(len(set(self._forks.values())), "conversation")
-        counts = [
-            f"{count_noun(self.requests, 'request')} in {conversations}",
-            count_noun(self.cuts, "cut"),
-        ]
+        table = self.table
+        conversations = count_noun(table.sum("count(distinct root)", "root != ''"), "conversation")
+        counts = [f"{count_noun(self.calls, 'call')} in {conversations}", count_noun(self.cuts, "cut")]
         if self.recalls:
             counts.append(count_noun(self.recalls, "recall"))
         if self.refused:
             counts.append(f"{self.refused:,} refused")
         if self.retried:
             counts.append(f"{self.retried:,} asked again")
+        unreported = table.sum("count(*)", "tokens is null")
         tokens = (
-            f"{usage.input:,} tokens read, {usage.cached:,} of them from the cache, {usage.output:,} answered"
+            f"{table.sum('sum(tokens)'):,} tokens read, {table.sum('sum(read)'):,} of them from the cache, "
+            f"{table.sum('sum(output)'):,} answered"
         )
-        if self._unreported and not usage.input:
+        if unreported and not table.sum("sum(tokens)"):
             tokens = "no answer reported its tokens"
-        elif self._unreported:
-            tokens += f"; {count_noun(self._unreported, 'answer')} did not report any"
+        elif unreported:
+            tokens += f"; {count_noun(unreported, 'answer')} did not report any"
         return f"{', '.join(counts)}; {tokens}"
 
     def _describe_cost(self) -> str:
+        cost = self.table.sum_money()
         if not self.broken_off:
-            return str(self._cost)
+            return str(cost)
         unlogged = count_noun(self.broken_off, "request")
-        return f"{self._cost}; not in it: {unlogged} whose answer was not logged"
+        return f"{cost}; not in it: {unlogged} whose answer was not logged"
+
+    def _describe_cost_without(self) -> str:
+        """The price without lamina, and which part of what was saved its markers and its cuts saved."""
+        table = self.table
+        too_long = table.explain_too_long()
+        if too_long:
+            return f"not known: {too_long}"
+        without = table.sum_money("dollars_without")
+        text = str(without)
+        cut_saving = self.saved_by_cuts
+        if without.amount is None or cut_saving is None:
+            return text
+        marker_saving = without.amount - (table.sum_money("dollars_uncut").amount or 0.0)
+        first_cuts = table.sum("count(*)", "is_read_unknown and not unmarked")
+        if first_cuts:
+            text += (
+                f" at most: what the cache held before {count_noun(first_cuts, 'request')} with a first cut "
+                "is not known"
+            )
+        elif marker_saving and not table.sum("count(*)", "is_read_unknown"):
+            saved_by_cuts = "nothing was cut"
+            if self.cuts or cut_saving:
+                saved_by_cuts = f"its cuts {_describe_saving(cut_saving)}"
+            text += (
+                f": the cache breakpoints that lamina placed {_describe_saving(marker_saving)}; "
+                f"{saved_by_cuts}"
+            )
+        elif not self.cuts and without.amount == self.cost:
+            text += ", the same: nothing was cut"
+        return text
+
+    def _list_better(self) -> Iterator[str]:
+        """The setting that would have cost least, if that is less than what was paid."""
+        cost = self.cost
+        saving = compare_settings(self.table)
+        if cost is None or saving is None or self.saved_by_cuts is None:
+            return
+        best = min(saving.rows[1:], key=lambda row: row.dollars)
+        if best.dollars < BETTER * cost:
+            yield f"with --window price --prefer {best.prefer}: about ${best.dollars:.4f}, simulated"
 
     def _list_remarks(self) -> Iterator[str]:
         """The lines about what is not in every account: windows, lost caches, sub-agents."""
-        for window in self._windows.values():
+        windows = self._list_windows()
+        for window in windows:
             yield str(window)
-        if self.cuts >= MOST_CUTS and self.cuts > OFTEN_CUT * self.requests:
+        if self.cuts >= MOST_CUTS and self.cuts > OFTEN_CUT * self.calls:
+            # what else makes room, if much of a window is kept free for answers
+            advice = ""
+            if any(window.is_for_answers for window in windows):
+                advice = ", or let the client ask for shorter answers (max_tokens)"
             yield (
-                f"{self.cuts:,} cuts in {self.requests:,} requests: the window is too small for this work, "
-                "and each cut pays for the cache anew; give --window a larger one"
-                f"{self._advise_on_answers()}"
+                f"{self.cuts:,} cuts in {self.calls:,} calls: the window is too small for this work, "
+                f"and each cut pays for the cache anew; give --window a larger one{advice}"
             )
-        if self._misses.count:
-            yield str(self._misses)
-        if self._sub_agents.requests:
-            yield str(self._sub_agents)
+        yield from self._describe_losses()
+        if self.table.sum("count(*)", _OF_AGENTS):
+            yield self._describe_agents()
 
-    def _advise_on_answers(self) -> str:
-        """What else makes room, if much of a window is kept free for answers."""
-        if any(window.is_for_answers for window in self._windows.values()):
-            return ", or let the client ask for shorter answers (max_tokens)"
-        return ""
+    def _list_windows(self) -> list[_UsedWindow]:
+        # SQLite takes the other columns from the row that has the maximum: the last request of the model.
+        rows = self.table.select(
+            "model, dialect, window as tokens, window_source as source, max(rowid) as last",
+            "window",
+            "group by model order by min(rowid)",
+        )
+        windows: list[_UsedWindow] = []
+        for row in rows:
+            del row["last"]
+            [largest] = self.table.query(_LARGEST, row["model"])
+            windows.append(_UsedWindow(**row, **largest))
+        return windows
+
+    def _describe_losses(self) -> Iterator[str]:
+        """Where the provider's cache was lost, and why most often."""
+        causes = self.table.select(
+            "cause, place, advice, count(*) as times, min(rowid) as first",
+            "cause != ''",
+            "group by cause order by times desc, first",
+        )
+        if not causes:
+            return
+        first = causes[0]
+        paid = ""
+        tokens = self.table.sum("total(lost)", "cause != ''")
+        if tokens:
+            dollars = self.table.sum("total(lost_dollars)", "cause != ''")
+            paid = f", {int(tokens):,} tokens paid again (${dollars:.4f} more)"
+        often = ", most often" if len(causes) > 1 else ""
+        where = f" at {first['place']}" if first["place"] else ""
+        advice = f". {first['advice']}" if first["advice"] else ""
+        times = count_noun(sum(row["times"] for row in causes), "time")
+        yield f"cache lost {times}{paid}{often}: {first['cause']}{where}{advice}"
+
+    def _describe_agents(self) -> str:
+        """What sub-agents took, and of that their first requests: system text, tools and task.
+
+        What a first request reads from the cache, its parent or another child has written there before.
+        """
+        table = self.table
+        calls = count_noun(table.sum("count(*)", f"{_OF_AGENTS} and not recalled"), "call")
+        return (
+            f"of it sub-agents: {calls}, {table.sum_money(where=_OF_AGENTS)}; their first requests read "
+            f"{table.sum('sum(tokens)', _FIRST_OF_AGENTS):,} tokens, "
+            f"{table.sum('sum(read)', _FIRST_OF_AGENTS):,} of them from the cache: "
+            f"{table.sum_money(where=_FIRST_OF_AGENTS)}"
+        )
+
+
+def _describe_saving(dollars: float) -> str:
+    if dollars < 0:
+        return f"cost ${-dollars:.4f} more"
+    return f"saved ${dollars:.4f}"
 
 
 def _read_answer(event: Mapping[str, Any]) -> AnsweredRequest | None:
@@ -290,64 +333,6 @@ def _read_answer(event: Mapping[str, Any]) -> AnsweredRequest | None:
         return msgspec.convert(dict(event), AnsweredRequest)
     except msgspec.ValidationError:
         return None
-
-
-MOST_CUTS = 5
-OFTEN_CUT = 0.25
-"""If there were so many cuts, and one in every fourth request or more, the window is called too small."""
-
-BETTER = 0.95
-"""Another setting is told if the conversations would have cost less than this share with it."""
-
-
-class _UncutConversations:
-    """The requests of each conversation as they would have been with nothing cut, to price other settings."""
-
-    def __init__(self) -> None:
-        self._requests: dict[str, list[PausedRequest]] = {}
-        self._models: dict[str, tuple[str, str]] = {}
-        self._answers = 0.0
-
-    def add(self, answer: AnsweredRequest, uncut: UncutRequest) -> None:
-        """Add a request of the client. One that is shorter than the one before it begins anew."""
-        requests = self._requests.setdefault(answer.conversation, [])
-        self._models[answer.conversation] = (answer.model, answer.dialect)
-        held = 0
-        pause = None
-        if requests:
-            pause = answer.gap
-            if uncut.tokens >= requests[-1].tokens:
-                held = requests[-1].tokens
-        requests.append(PausedRequest(tokens=uncut.tokens, held=held, pause=pause))
-        output = Usage(output=answer.output, tier=answer.tier)
-        self._answers += price_usage(output, answer.model, dialect=answer.dialect, at=answer.at) or 0.0
-
-    def list_better(self, cost: float | None, cost_uncut: float | None) -> Iterator[str]:
-        """The setting that would have cost least, if that is less than what was paid.
-
-        The simulation gives shares of what everything would have cost, since that is known better.
-        """
-        everything = self._price(None)
-        if cost is None or cost_uncut is None or not everything:
-            return
-        estimates: dict[Preference, float] = {}
-        for prefer in PRICING:
-            share = self._price(prefer) / everything
-            estimates[prefer] = self._answers + (cost_uncut - self._answers) * share
-        best = min(PRICING, key=lambda prefer: estimates[prefer])
-        if estimates[best] < BETTER * cost:
-            yield f"with --window price --prefer {best}: about ${estimates[best]:.4f}, simulated"
-
-    def _price(self, prefer: Preference | None) -> float:
-        """The input of all conversations with a setting, in USD; 0 if a price is not known."""
-        total = 0.0
-        for name, requests in self._requests.items():
-            model, dialect = self._models[name]
-            simulated = price_working(requests, model, dialect=dialect, prefer=prefer)
-            if simulated is None:
-                return 0.0
-            total += simulated.dollars
-        return total
 
 
 _SOURCES = {
@@ -388,71 +373,4 @@ class _UsedWindow(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"window of {self.model}: {self.tokens:,} tokens, {source}{kept_free}; "
             f"the largest request had {self.largest:,}"
-        )
-
-
-class _MissedCaches:
-    """Where the provider's cache was lost, and why most often."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._lost = 0
-        self._dollars = 0.0
-        self._causes: Counter[str] = Counter()
-        self._first_of_cause: dict[str, Mapping[str, Any]] = {}
-
-    def add(self, event: Mapping[str, Any]) -> None:
-        """Add one miss. What is no number in a line of another release counts nothing."""
-        self.count += 1
-        if isinstance(event.get("lost"), int):
-            self._lost += event["lost"]
-        if isinstance(event.get("price"), float):
-            self._dollars += event["price"]
-        cause = str(event.get("cause"))
-        self._causes[cause] += 1
-        self._first_of_cause.setdefault(cause, event)
-
-    def __str__(self) -> str:
-        [(cause, _)] = self._causes.most_common(1)
-        first = self._first_of_cause[cause]
-        paid = ""
-        if self._lost:
-            paid = f", {self._lost:,} tokens paid again (${self._dollars:.4f} more)"
-        often = ", most often" if len(self._causes) > 1 else ""
-        where = f" at {first['place']}" if first.get("place") else ""
-        advice = f". {first['advice']}" if first.get("advice") else ""
-        return f"cache lost {count_noun(self.count, 'time')}{paid}{often}: {cause}{where}{advice}"
-
-
-class _SubAgents:
-    """What the requests of sub-agents took, and of that their first ones: system text, tools and task.
-
-    What a first request reads from the cache, its parent or another child has written there before.
-    """
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self._conversations: set[str] = set()
-        self._cost = CostSum()
-        self._first_input = 0
-        self._first_cached = 0
-        self._first_cost = CostSum()
-
-    def add(self, answer: AnsweredRequest) -> None:
-        self.requests += not answer.recalled
-        usage = answer.usage
-        self._cost.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
-        if answer.conversation in self._conversations or answer.parent in self._conversations:
-            self._conversations.add(answer.conversation)
-            return
-        self._conversations.add(answer.conversation)
-        self._first_input += usage.input
-        self._first_cached += usage.cached
-        self._first_cost.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
-
-    def __str__(self) -> str:
-        return (
-            f"of it sub-agents: {count_noun(self.requests, 'request')}, {self._cost}; their first requests "
-            f"read {self._first_input:,} tokens, {self._first_cached:,} of them from the cache: "
-            f"{self._first_cost}"
         )

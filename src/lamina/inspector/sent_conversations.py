@@ -8,8 +8,8 @@ from lamina.conversations.lost_caches import LostCache, find_losses
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.recorded_log import read_answer_segments
 from lamina.conversations.store import ConversationState
-from lamina.conversations.uncut_requests import list_cut_savings
 from lamina.core.values import Segment
+from lamina.costs.recorded_calls import list_cut_savings
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.errors import LaminaError

@@ -25,7 +25,7 @@ from lamina.conversations.record import (
 )
 from lamina.conversations.recorder import CallRecorder
 from lamina.conversations.store import WORKSPACE, decode_state
-from lamina.conversations.uncut_requests import AnsweredRequest
+from lamina.costs.uncut_requests import AnsweredRequest
 from lamina.errors import LaminaError
 from lamina.fitting.policy import Keep
 from lamina.relay.calls import IncomingRequest, OutgoingRequest

@@ -23,7 +23,7 @@ from lamina.conversations.store import (
     find_conversation,
     read_record,
 )
-from lamina.conversations.uncut_requests import list_cut_savings
+from lamina.costs.recorded_calls import list_cut_savings
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError

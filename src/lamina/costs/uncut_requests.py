@@ -1,7 +1,7 @@
 """What requests would have been without lamina, and what that would have cost: every surface asks here.
 
-The closing lines of `lamina run` and `lamina tail` are made of the lines of the gateway's log about answers.
-The inspector and `lamina replay` read the same facts from the record of a conversation.
+The same facts of an answer stand in a line of the gateway's log and in the record of a conversation.
+`lamina.costs.requests` prices them.
 
 It is calculated in two steps:
 
@@ -17,20 +17,15 @@ It is calculated in two steps:
 
 Before the first cut of a conversation both are as they were reported. A client that marks nothing, for a
 cache that keeps only what is marked, would have had nothing from it: there lamina placed all markers, and
-`CostWithout` tells what they saved apart from what cuts saved.
+a `Request` has the price with lamina's markers and nothing cut apart from the price without both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from lamina.caches import rules_for
-from lamina.conversations.costs import CostSum, price_usage
-from lamina.conversations.record import RecordedCall
-from lamina.dialects.usage import Usage, count_noun
-from lamina.models.facts import model_or_none
+from lamina.dialects.usage import Usage
 
 
 class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,137 +241,3 @@ class MeasuredConversation(msgspec.Struct, frozen=True, kw_only=True):
     def follow(self, answer: AnsweredRequest, uncut: UncutRequest) -> MeasuredConversation:
         """The conversation after one more answer."""
         return MeasuredConversation(answer=answer, uncut=uncut, growth=self.growth.add(answer, self.answer))
-
-
-def list_cut_savings(calls: Iterable[RecordedCall]) -> list[float | None]:
-    """What each request of a record cost less than with nothing cut, in USD; None where nobody knows.
-
-    Without lamina nothing would be recalled, so a request whose answer recalled something saved nothing.
-    """
-    savings: list[float | None] = []
-    conversation = MeasuredConversation()
-    for call in calls:
-        answer = _read_call(call)
-        if answer is None:
-            savings.append(None)
-            continue
-        uncut = UncutRequest.measure(answer, conversation)
-        conversation = conversation.follow(answer, uncut)
-        savings.append(_subtract_cost(uncut, answer))
-    return savings
-
-
-def _subtract_cost(uncut: UncutRequest, answer: AnsweredRequest) -> float | None:
-    """What a request would have cost with nothing cut, less what it did cost."""
-    paid = price_usage(answer.usage, answer.model, dialect=answer.dialect, at=answer.at)
-    whole: float | None = 0.0
-    if not answer.recalled:
-        whole = price_usage(uncut.report(answer), answer.model, dialect=answer.dialect, at=answer.at)
-    if paid is None or whole is None:
-        return None
-    return whole - paid
-
-
-def _read_call(call: RecordedCall) -> AnsweredRequest | None:
-    """The answer to a recorded request; None if it has none, or no door has measured it."""
-    answer = call.answer
-    if answer is None or answer.usage is None or not answer.account:
-        return None
-    facts = {
-        **msgspec.structs.asdict(answer.usage),
-        **answer.account,
-        "conversation": "",
-        "at": answer.at,
-        "model": call.request.model,
-        "dialect": call.request.dialect,
-        "cut": call.request.is_cut,
-        "recalled": answer.recalled,
-    }
-    try:
-        return msgspec.convert(facts, AnsweredRequest)
-    except msgspec.ValidationError:
-        return None  # fields of another release
-
-
-class CostWithout:
-    """The sum over requests without lamina.
-
-    `amount` is the sum. `marked` is what they would have cost with the cache markers that lamina placed, and
-    nothing cut: the two differ where the client marks nothing. If a request would not have fitted the window
-    of its model, nobody knows what the client would have done: nothing is known then, not even "at least".
-    """
-
-    def __init__(self) -> None:
-        self._sum = CostSum()
-        self._marked = CostSum()
-        self._unknown_reads = 0
-        self._has_unknown_shares = False
-        self._too_long = ""
-
-    def add(self, answer: AnsweredRequest, uncut: UncutRequest) -> None:
-        """Add a request of the client, as it would have been with nothing cut."""
-        facts = model_or_none(answer.model)
-        is_longer = uncut.tokens > answer.input
-        if is_longer and facts is not None and uncut.tokens > facts.budget.window:
-            size = f"{uncut.tokens:,} tokens, more than the window of {answer.model}"
-            self._too_long = self._too_long or f"a request would have had {size}"
-        usage = uncut.report(answer)
-        self._marked.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
-        if answer.unmarked:
-            usage = Usage(input=usage.input, output=usage.output, tier=usage.tier)
-            self._has_unknown_shares |= uncut.read_is_unknown
-        else:
-            self._unknown_reads += uncut.read_is_unknown
-        self._sum.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
-
-    def miss(self, reason: str) -> None:
-        """A request has no price. The first reason is told."""
-        self._sum.miss(reason)
-        self._marked.miss(reason)
-
-    @property
-    def amount(self) -> float | None:
-        """In USD; None if it is not known."""
-        if self._too_long:
-            return None
-        return self._sum.amount
-
-    @property
-    def marked(self) -> float | None:
-        """In USD; None if it is not known."""
-        if self._too_long:
-            return None
-        return self._marked.amount
-
-    def saved_by_cuts(self, cost: float | None) -> float | None:
-        """What cuts saved of the requests that did `cost`, in USD; None if it is not known."""
-        if self.marked is None or cost is None:
-            return None
-        return self.marked - cost
-
-    def describe(self, cost: float | None, *, cuts: int) -> str:
-        """The sum in words, beside what the requests did `cost` with so many cuts."""
-        if self._too_long:
-            return f"not known: {self._too_long}"
-        text = str(self._sum)
-        cut_saving = self.saved_by_cuts(cost)
-        if self.amount is None or self.marked is None or cut_saving is None:
-            return text
-        if self._unknown_reads:
-            first_cuts = count_noun(self._unknown_reads, "request")
-            text += f" at most: what the cache held before {first_cuts} with a first cut is not known"
-        elif self.amount != self.marked and not self._has_unknown_shares:
-            saved_by_cuts = "nothing was cut"
-            if cuts or cut_saving:
-                saved_by_cuts = f"its cuts {_describe_saving(cut_saving)}"
-            saved = _describe_saving(self.amount - self.marked)
-            text += f": the cache breakpoints that lamina placed {saved}; {saved_by_cuts}"
-        elif not cuts and self.amount == cost:
-            text += ", the same: nothing was cut"
-        return text
-
-
-def _describe_saving(dollars: float) -> str:
-    if dollars < 0:
-        return f"cost ${-dollars:.4f} more"
-    return f"saved ${dollars:.4f}"
