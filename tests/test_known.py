@@ -26,11 +26,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from lamina.context.search import open_index
 from lamina.core.values import Ledger
 from lamina.formats.codec import decode
-from lamina.sessions import open_search
 from lamina.sessions.records import Fork, read_records
 from lamina.sessions.stored_conversation import load_state
 from lamina.stores import MemoryStore, Once, Record, Store, Where, open_files, open_postgres, open_sqlite
-from lamina.stores.port import OwnName, Within
+from lamina.stores.port import Within
 from lamina.stores.postgres.store import VERSION
 from lamina.stores.sealed import Key, Sealed
 from lamina.testing.conformance import gallery
@@ -44,7 +43,6 @@ from tools.known import (
     KEYS,
     RANDOM,
     TEXTS,
-    embed,
     rows,
     rows_of,
 )
@@ -236,22 +234,5 @@ def test_a_known_index_is_read(tmp_path: Path) -> None:
         async with open_index(tmp_path / "search.db", embedder=embed) as index:
             hits = await index.query("nothing of these words")
             assert [(hit.chunk, hit.vectors) for hit in hits[:1]] == [(CHUNKS[1], 1.0)]
-
-    anyio.run(trial)
-
-
-def test_a_known_index_in_a_store_is_read() -> None:
-    [source] = json.loads(known("stored_search").read_bytes())
-
-    async def trial() -> None:
-        store = MemoryStore()
-        bodies = [base64.b64decode(body) for body in source["bodies"]]
-        where = Where(OwnName(source["workspace"]), source["conversation"])
-        await store.append(where, bodies, state=base64.b64decode(source["state"]))
-        async with open_search(store, workspace="team", embedder=embed) as index:
-            assert await index.sources() == {"support-42": 2}
-            assert await index.replace("support-42", CHUNKS) == 0
-            hits = await index.query(CHUNKS[1].text)
-            assert (hits[0].chunk, hits[0].vectors) == (CHUNKS[1], 1.0)
 
     anyio.run(trial)

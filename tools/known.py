@@ -34,9 +34,8 @@ from lamina.context.search.sqlite import VERSION as SEARCH
 from lamina.core.build import build
 from lamina.core.values import Ledger, Ref
 from lamina.formats.codec import VERSION as CODEC
-from lamina.sessions import Setup, open_search
+from lamina.sessions import Setup
 from lamina.sessions.records import Fork, Pin, Rewind, encode_records
-from lamina.sessions.search import VERSION as STORED_SEARCH
 from lamina.sessions.stored_conversation import SessionState
 from lamina.stores import MemoryStore, Once, Store, StoredHead, Where, open_files, open_postgres, open_sqlite
 from lamina.stores.files.conversation import VERSION as FILES
@@ -181,19 +180,6 @@ async def embed(texts: Any) -> Any:
     return [next(vectors[known] for known in vectors if known in text) for text in texts]
 
 
-def written_stored_search() -> bytes:
-    """The records of an index that is kept in a store."""
-    store = MemoryStore()
-
-    async def make() -> None:
-        async with open_search(store, workspace="team", embedder=embed) as index:
-            await index.replace("support-42", CHUNKS)
-
-    with fixed_random():
-        anyio.run(make)
-    return _pretty(_image(store))
-
-
 def make_search(path: Path) -> None:
     async def make() -> None:
         async with open_index(path, embedder=embed) as index:
@@ -266,7 +252,6 @@ TEXTS: Mapping[str, Callable[[], bytes]] = {
     f"files-{FILES}.json": written_files,
     f"postgres-{POSTGRES}.json": written_postgres,
     f"sealed-{SEALED}-vectors.json": written_vectors,
-    f"stored_search-{STORED_SEARCH}.json": written_stored_search,
 }
 """Files that today's code writes to the byte."""
 

@@ -13,11 +13,10 @@ from typing import Any
 import anyio
 import pytest
 
-from lamina.context.search import Chunk
 from lamina.errors import KeyNeeded
 from lamina.formats.codec import encode
 from lamina.segments import file, user
-from lamina.sessions import Session, open_search
+from lamina.sessions import Session
 from lamina.stores import SqliteStore, open_store
 from lamina.stores.sealed import Key, from_file, init_file
 from lamina.stores.sqlite import wal_reset
@@ -278,23 +277,6 @@ def test_a_plain_store_is_copied_into_a_sealed_one_and_back(kind: str, tmp_path:
     twice = run("conversations", "copy", again, "--store", plain)
     assert twice.code == 2
     assert "already" in twice.err
-
-
-def test_a_copy_finds_what_was_indexed(tmp_path: Path) -> None:
-    plain, copy = f"{tmp_path}/a.db", f"files:{tmp_path}/copy"
-    kept(plain)
-
-    async def index() -> None:
-        async with open_search(plain, workspace="") as opened:
-            await opened.replace("chat", [Chunk(text="three retries")])
-
-    async def find() -> list[str]:
-        async with open_search(copy, workspace="") as opened:
-            return [hit.chunk.text for hit in await opened.query("retries")]
-
-    anyio.run(index)
-    assert run("conversations", "copy", copy, "--store", plain).code == 0
-    assert anyio.run(find) == ["three retries"]
 
 
 def test_what_is_whole_of_a_damaged_conversation_is_rescued(tmp_path: Path) -> None:

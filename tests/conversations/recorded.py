@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from lamina.context.search import turns_of
 from lamina.conversations.addresses import Group, address_workspace, enlist, name_page
 from lamina.conversations.deleting import cost_place
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
@@ -29,7 +28,7 @@ from lamina.core.values import Fold, Ledger, Segment
 from lamina.dialects import DIALECTS, Usage
 from lamina.formats.codec import encode
 from lamina.segments import assistant, call, result, user
-from lamina.sessions import Session, open_search
+from lamina.sessions import Session
 from lamina.stores import Store, Where
 
 PROMPT = "pw-prompt-7c1e"
@@ -226,12 +225,9 @@ def list_segments() -> list[Segment]:
 async def keep_session(
     store: Store, *, workspace: str = "", name: str = "support-42", chat: bool = False
 ) -> None:
-    """A session of two turns, in the search index, and with costs if it is a chat."""
+    """A session of two turns, with costs if it is a chat."""
     async with Session.open(store, name, workspace=workspace, model="gpt-5") as session:
         await session.add(*list_segments())
         await session.ask("Anything else?")
-        log = session.log
-    async with open_search(store, workspace=workspace) as index:
-        await index.replace(name, turns_of(log))
     if chat:
         await store.append(cost_place(workspace, name), (), state=b'{"spent":{}}')

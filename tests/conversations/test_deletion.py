@@ -31,9 +31,9 @@ from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments
 from lamina.dialects.spoken import ERASED_TEXT as MARK
 from lamina.errors import BadInput, Conflict, NotErased, StoreError
-from lamina.sessions import Session, open_search
+from lamina.sessions import Session
 from lamina.stores import MemoryStore, RecordPage, Store, Where, open_postgres, open_store
-from lamina.stores.port import Rekeyable, search_place
+from lamina.stores.port import Rekeyable
 from lamina.stores.sealed import from_file, init_file
 from tests.conversations.recorded import (
     ANSWER,
@@ -138,18 +138,11 @@ async def read_everything(store: Store) -> str:
         conversation_place("default", "any").workspace,
         find_page().workspace,
         answer_place("default", "any").workspace,
-        search_workspace(),
     ):
         for listed in await store.list(place):
             page = await store.read(Where(place, listed.conversation))
             bodies += [page.head.state, *(record.body for record in page.records)]
     return b"\n".join(bodies).decode("utf-8", "replace")
-
-
-def search_workspace() -> str:
-    place = search_place(Where("", "any"))
-    assert place is not None
-    return place.workspace
 
 
 @awaited
@@ -167,17 +160,6 @@ async def test_everything_of_a_conversation_goes_and_what_begins_alike_stays() -
     assert (await store.read(cost_place("", "support-42"))).head.state
     assert await delete_conversation(store, "", "support-42")
     assert not (await store.read(cost_place("", "support-42"))).head.state
-
-
-@awaited
-async def test_the_index_of_a_record_goes_with_an_erased_message() -> None:
-    store = MemoryStore()
-    await record_talk(store)
-    index = search_place(conversation_place("default", TALK))
-    assert index is not None
-    await store.append(index, [b"words"])
-    await delete_message(store, "", TALK, text=ANSWER)
-    assert not (await store.read(index)).head.count
 
 
 @awaited
@@ -337,8 +319,6 @@ async def test_a_session_goes_on_after_a_message_of_it_was_erased() -> None:
     store = MemoryStore()
     await keep_session(store)
     await delete_message(store, "", "support-42", text=RESULT)
-    async with open_search(store, workspace="") as index:
-        assert await index.sources() == {}
     async with Session.open(store, "support-42", workspace="") as session:
         assert RESULT not in str(session.log)
         await session.ask("And now?")

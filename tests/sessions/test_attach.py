@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from lamina.context.search import open_index
 from lamina.core import CHARS4, text_of
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import excerpt
-from lamina.sessions import Session, open_search
+from lamina.sessions import Session
 from lamina.sessions import attachments as attaching
 from lamina.stores import MemoryStore
 from lamina.workspace.fetch import Answer
@@ -191,7 +192,7 @@ async def test_a_search_is_asked_for_one_prompt() -> None:
 
 @awaited
 async def test_a_source_that_was_not_entered_is_refused_at_once() -> None:
-    index = open_search(MemoryStore(), workspace="w")
+    index = open_index()
     for given in ({"sources": [index]}, {"sources": ["a.md"]}):
         with pytest.raises(BadInput, match=r"sources\[0\]"):
             opened(MemoryStore(), model="gpt-5", **given)

@@ -5,11 +5,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lamina.context.search import Chunk
 from lamina.core.values import Budget, Form
 from lamina.errors import BadInput, Conflict, NotFound
 from lamina.segments import file, user
-from lamina.sessions import Session, open_search
+from lamina.sessions import Session
 from lamina.sessions.turns import list_dialogue
 from lamina.stores import MemoryStore, Where
 from tests.sessions.talking import answer, awaited, list_texts, opened, setup_of, wire
@@ -210,11 +209,3 @@ async def test_messages_from_elsewhere_may_be_added() -> None:
 def test_segments_of_one_message_are_one_utterance_wherever_it_stands() -> None:
     log = [user("first"), user("second"), user("question"), msgspec.structs.replace(user("more"), joins=True)]
     assert [one.text for one in list_dialogue(log)] == ["first", "second", "question\nmore"]
-
-
-@awaited
-async def test_a_removed_source_of_a_search_says_how_many_chunks_went() -> None:
-    async with open_search(MemoryStore(), workspace="team") as index:
-        await index.replace("notes", [Chunk(text="one"), Chunk(text="two")])
-        assert await index.remove("notes") == 2
-        assert await index.remove("notes") == 0

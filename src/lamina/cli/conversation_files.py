@@ -19,7 +19,7 @@ from lamina.sessions import Session
 from lamina.sessions.turns import write_page
 from lamina.stores.address import open_store
 from lamina.stores.paging import copy_conversations
-from lamina.stores.port import SEARCH, OwnName, Store, Where
+from lamina.stores.port import OwnName, Store, Where
 
 
 async def export_one(store: Store, workspace: str, name: str, *, form: str) -> int:
@@ -120,7 +120,6 @@ async def copy_everything(store: Store, workspace: str, address: str, key_file: 
             f"{ADDRESSES}{recorded_in}",
             f"{ANSWERS}{recorded_in}",
             f"{COSTS}{workspace}",
-            f"{SEARCH}{workspace}",
         )
         for place in beside:
             await copy_conversations(store, target, OwnName(place))

@@ -50,7 +50,7 @@ clients, of sessions and of the chat; `lamina replay --store` says what they cos
 were lost. Export writes a page of Markdown to read, or with --format json one line for each request: what was
 sent, what came back, and its usage. Import reads these lines.
 Copy puts everything into another store; with --new-key-file that one is sealed. Delete removes a
-conversation everywhere: state, record, log, search index, costs; with --client, all conversations of a client
+conversation everywhere: state, record, log, costs; with --client, all conversations of a client
 with their forks; with --all, the whole workspace. Erase removes messages of a conversation, and what lamina
 made of them; with --text it lists those that say the words, and erases them if you add --yes. Prune deletes
 what the doors have recorded and nobody used for --days, and then the oldest until --size is kept; the logs of

@@ -50,7 +50,7 @@ LONGEST_FACT = 2_000
 FACTS = 500
 """How many facts there may be."""
 
-TOLD = "memory:told"
+FOR_MODEL = "memory:told"
 
 NOTHING = "(nothing)"
 """The text of such data that has no facts any more."""
@@ -93,7 +93,9 @@ class Memory:
                 raise BadInput(f"{what} of {len(value):,} characters", place=place, hint=hint)
         if not is_plain(name):
             raise BadInput("a name with control or invisible characters", place=ascii(name), hint="use words")
-        at = self._now() if self._now else ""
+        at = ""
+        if self._now:
+            at = self._now()
         return await self._write(Fact(name=name, text=text, by=by, source=source, at=at))
 
     async def forget(self, name: str, *, by: By = "user", source: str = "") -> Fact:
@@ -115,9 +117,9 @@ class Memory:
                 else:
                     by_others.append(fact)
             place = [str(self._where.workspace), self._where.conversation]
-            known = {"place": place, "names": [fact.name for fact in by_user]}
+            facts_read = {"place": place, "names": [fact.name for fact in by_user]}
             # It stands here even without facts, so that a model learns that the last one is gone.
-            sections = [make_memory_segment(_list_facts(by_user), meta={KNOWN_FACTS: known})]
+            sections = [make_memory_segment(_list_facts(by_user), meta={KNOWN_FACTS: facts_read})]
             if by_others or _was_told(log):
                 sections.append(_make_data_segment(by_others))
             return fit_into_room(GatheredSegments(drop_unchanged(sections, log)), room)
@@ -175,9 +177,9 @@ def _list_facts(facts: Sequence[Fact]) -> str:
 def _make_data_segment(facts: Sequence[Fact]) -> Segment:
     """The facts that the user did not say, as data next to the prompt."""
     attrs = {"name": "memory"}
-    return make_segment("context_file", Role.USER, _list_facts(facts) or NOTHING, key=TOLD, attrs=attrs)
+    return make_segment("context_file", Role.USER, _list_facts(facts) or NOTHING, key=FOR_MODEL, attrs=attrs)
 
 
 def _was_told(log: Log | None) -> bool:
     """Whether a conversation has such data: a model must learn that it is gone."""
-    return log is not None and any(old.key == TOLD for old in log())
+    return log is not None and any(old.key == FOR_MODEL for old in log())

@@ -1,4 +1,4 @@
-"""Deletes a conversation everywhere: state, record, entries, answers, the log of a session, index, costs.
+"""Deletes a conversation everywhere: state, record, entries, answers, the log of a session, costs.
 
 What a store deletes it also overwrites: SQLite rewrites its file and empties its write-ahead log, a folder
 of files has no such file any more, and a sealed store is as the store within. PostgreSQL keeps the old rows
@@ -22,7 +22,7 @@ from lamina.conversations.store import (
 )
 from lamina.errors import Damaged
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import SEARCH, ManyDeletable, OwnName, Store, Where
+from lamina.stores.port import ManyDeletable, OwnName, Store, Where
 
 COSTS = "lamina.chat/"
 """Begins the names of the workspaces that hold what the conversations of a chat have cost."""
@@ -54,11 +54,10 @@ async def delete_conversations(store: Store, workspace: str, names: Sequence[str
 async def delete_workspace(store: Store, workspace: str) -> int:
     """Delete everything of a workspace, whatever made it. Returns how many places there were."""
     recorded_in = recorded_workspace(workspace)
-    beside = (f"{SEARCH}{workspace}", f"{SEARCH}{CONVERSATIONS}{recorded_in}", f"{COSTS}{workspace}")
-    prefixes = (ADDRESSES, ANSWERS, CONVERSATIONS)
-    recorded = [f"{prefix}{recorded_in}" for prefix in prefixes]
+    own = [f"{COSTS}{workspace}"]
+    own += [f"{prefix}{recorded_in}" for prefix in (ADDRESSES, ANSWERS, CONVERSATIONS)]
     places: list[Where] = []
-    for own_workspace in (*map(OwnName, beside), *map(OwnName, recorded), workspace):
+    for own_workspace in (*map(OwnName, own), workspace):
         names = [listed.conversation async for listed in every_conversation(store, own_workspace)]
         places += [Where(own_workspace, name) for name in names]
     return await delete_places(store, places)

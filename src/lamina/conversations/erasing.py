@@ -1,4 +1,4 @@
-"""Deletes messages of a conversation everywhere: log, record, digests, ledgers, forks and search index.
+"""Deletes messages of a conversation everywhere: log, record, digests, ledgers and forks.
 
     place                                what of a message stands there           what is left
     log of a session                     segments, pins, what copies a segment    "[erased]" under its id
@@ -7,7 +7,6 @@
     record: a request or an answer       blocks of a body                         the frame of each block
     record: an answer as a stream        all of it: no block can be told          nothing
     record: the ledger of a request      as in a state                            what names none of it
-    search index                         words                                    nothing: it is made again
 
 A message is named by its key; `find_messages` finds the keys of those that say a text. What lamina made of it
 is known by its sources and not by its words: digests and summaries name what they cover, a lowered form has
@@ -59,7 +58,7 @@ from lamina.dialects.spoken import ERASED_TEXT, erase_segments
 from lamina.errors import BadInput, Conflict, LaminaError, NotErased, StoreError
 from lamina.fitting.recalls import RECALL, TURN_FIELDS
 from lamina.stores.paging import attempts, sweep_replaced
-from lamina.stores.port import RecordPage, Rekeyable, Store, Where, search_place
+from lamina.stores.port import RecordPage, Rekeyable, Store, Where
 
 LEAST = 8
 """Characters from which on a text is looked for at the end. A shorter one stands anywhere by chance."""
@@ -180,9 +179,6 @@ async def _erase(
             await _replace(writer, record_place, talk.record_page, record_bodies, record_state)
         except Conflict:
             continue
-        for index in filter(None, map(search_place, (where, record_place))):
-            if (await store.read(index, last=0)).head.count:
-                await store.delete(index)
         return target, len(log_bodies) + len(record_bodies)
     raise AssertionError  # the attempts end in an error
 

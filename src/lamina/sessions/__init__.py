@@ -9,7 +9,6 @@ from lamina.fitting.recalls import Recalled, TextMatch
 from lamina.sessions.answers import Recorded
 from lamina.sessions.attachments import Attachable
 from lamina.sessions.reports import Metrics, TurnReport
-from lamina.sessions.search import open_search
 from lamina.sessions.session import Session
 from lamina.sessions.setup import RuntimeOptions, Setup, SetupOptions, Template
 from lamina.sessions.system_sections import Persona, Stored, UsualPersona, Words
@@ -41,5 +40,4 @@ __all__ = [
     "UsualPersona",
     "Utterance",
     "Words",
-    "open_search",
 ]

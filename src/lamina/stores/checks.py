@@ -89,7 +89,7 @@ def check_where(where: Where) -> None:
 def check_workspace(workspace: str) -> None:
     """Raise BadInput for a name that some store could not store, or that only lamina itself may use.
 
-    Whoever could choose `lamina.search/alice` would read the search index of the workspace `alice`.
+    Whoever could choose `lamina.conversations/alice` would read what is recorded of the workspace `alice`.
     """
     _check_name(workspace, "workspace")
     is_marked = isinstance(workspace, OwnName | Within)

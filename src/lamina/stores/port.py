@@ -10,7 +10,7 @@ A store is sealed or it is plain, never both. It is sealed as soon as it holds t
 accepts no header: WrongKey. So a forgotten key never looks like an empty store, and plain text never gets
 between sealed records. A store needs no key for this, only these two kinds of names.
 
-Names of workspaces that begin with one of `OWN_PREFIXES` are lamina's own: search indexes, seals, the
+Names of workspaces that begin with one of `OWN_PREFIXES` are lamina's own: seals, the
 conversations that its doors record. A caller may not choose one, since tenants often choose the names of
 their workspaces. A plain string of this kind raises BadInput in every store; lamina's own code marks its
 names with `OwnName`.
@@ -34,9 +34,6 @@ RESERVED = "lamina.sealed"
 
 RESERVED_END = "lamina.sealee"
 """The first name after all names that begin with RESERVED."""
-
-SEARCH = "lamina.search/"
-"""Begins the names of the workspaces that hold the search index of another workspace."""
 
 RECORDED = "lamina.conversations/"
 """Begins the names of the workspaces that hold what the doors record of another workspace."""
@@ -80,36 +77,17 @@ HEADER = Where(OwnName(RESERVED), "header")
 """The conversation that makes a store a sealed one."""
 
 
-def search_place(where: Where) -> Where | None:
-    """Where the search index of a conversation is stored. Deleting the conversation deletes it too.
+def places_beside(where: Where) -> tuple[Where, ...]:
+    """What is stored beside a conversation, and is deleted with it: the record of its requests.
 
-    None if there is none: for a sealed name, for an index itself, and for a name that gets too long.
-    """
-    if isinstance(where.workspace, Within) or where.workspace.startswith((SEARCH, RESERVED)):
-        return None
-    return _place_in(f"{SEARCH}{where.workspace}", where.conversation)
-
-
-def record_place(where: Where) -> Where | None:
-    """Where the requests of a session are recorded, beside its log. None for a name that is lamina's own.
-
-    A workspace without a name is recorded under that of the gateway.
+    Nothing for a name that is lamina's own. A workspace without a name is recorded under that of the gateway.
     """
     if isinstance(where.workspace, Within) or where.workspace.startswith(OWN_PREFIXES):
-        return None
-    return _place_in(f"{RECORDED}{where.workspace or DEFAULT_WORKSPACE}", where.conversation)
-
-
-def _place_in(workspace: str, conversation: str) -> Where | None:
-    """A place in a workspace of lamina's own; None if no store can keep a name of this length."""
-    if len(workspace.encode()) > NAME_BYTES:
-        return None
-    return Where(OwnName(workspace), conversation)
-
-
-def places_beside(where: Where) -> tuple[Where, ...]:
-    """What is stored beside a conversation, and is deleted with it: its search index and its record."""
-    return tuple(place for place in (search_place(where), record_place(where)) if place is not None)
+        return ()
+    workspace = f"{RECORDED}{where.workspace or DEFAULT_WORKSPACE}"
+    if len(workspace.encode()) > NAME_BYTES:  # no store can keep it
+        return ()
+    return (Where(OwnName(workspace), where.conversation),)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

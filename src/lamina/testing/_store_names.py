@@ -7,7 +7,7 @@ from lamina.stores.paging import every_conversation
 from lamina.stores.port import (
     HEADER,
     OWN_PREFIXES,
-    SEARCH,
+    RECORDED,
     ListedConversation,
     Once,
     OwnName,
@@ -139,10 +139,10 @@ async def names_of_lamina_are_refused(trial: StoreTrial) -> None:
             if isinstance(store, Rekeyable):
                 await expect_error(store.replace(where, {}, expect=0), BadInput)
         await expect_error(store.append(Where(str(HEADER.workspace), "header"), [b"x"]), BadInput)
-        index = Where(OwnName(f"{SEARCH}{trial.workspace}"), "c")
-        await expect_count(store.append(index, [b"chunk"]), 1)
-        await expect_value(store.list(index.workspace), [ListedConversation(conversation="c", count=1)])
-        await expect_value(store.delete(index), value=True)
+        record = Where(OwnName(f"{RECORDED}{trial.workspace}"), "c")
+        await expect_count(store.append(record, [b"request"]), 1)
+        await expect_value(store.list(record.workspace), [ListedConversation(conversation="c", count=1)])
+        await expect_value(store.delete(record), value=True)
 
 
 NAMES: tuple[StorePromise, ...] = (

@@ -97,7 +97,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index:
-    """Chunks by their source. Opened by `open_index` or `open_search`."""
+    """Chunks by their source. Opened by `open_index`."""
 
     def __init__(self, tables: SqliteChunkTables, embedder: Embedder | None) -> None:
         self._tables = tables
@@ -143,20 +143,20 @@ class Index:
         """Write chunks of a source, and say how many are new."""
         async with self._lock:
             plan = await self._threaded(lambda: self._tables.planned(source, chunks, after=after))
-            vectors = await self._blobs(plan, {})
+            vectors = await self._embed_new(plan)
             await self._threaded(lambda: self._tables.write(source, plan, vectors))
             return len(plan.new)
 
-    async def _blobs(self, plan: ChunkChanges, vectors_by_text: dict[str, bytes]) -> Sequence[bytes | None]:
-        """The vectors of new chunks. `vectors_by_text` remembers them, in case the plan is made again."""
+    async def _embed_new(self, plan: ChunkChanges) -> Sequence[bytes | None]:
+        """The vectors of new chunks, each text embedded once. Without an embedder there are none."""
         if self._embedder is None:
             return [None] * len(plan.new)
+        if not plan.new:  # an embedder may cost money, or refuse a request without a text
+            return []
         texts = [text_to_embed(chunk) for _, chunk in plan.new]
-        missing = [text for text in dict.fromkeys(texts) if text not in vectors_by_text]
-        if missing:  # an embedder may cost money, or refuse a request without a text
-            vectors = pack_vectors(await _embed(self._embedder, missing))
-            vectors_by_text.update(zip(missing, vectors, strict=True))
-        return [vectors_by_text[text] for text in texts]
+        unique = list(dict.fromkeys(texts))
+        vectors = dict(zip(unique, pack_vectors(await _embed(self._embedder, unique)), strict=True))
+        return [vectors[text] for text in texts]
 
     def _query(
         self, text: str, vector: bytes | None, most: int, sources: Collection[str] | None
@@ -186,8 +186,7 @@ async def open_index(
     path: str | PathLike[str] | None = None, *, embedder: Embedder | None = None
 ) -> AsyncIterator[Index]:
     """An index in the file at `path`, or in memory. With an embedder it compares meaning besides words."""
-    file = MEMORY if path is None else fspath(path)
-    tables = await run_sync(SqliteChunkTables, file)
+    tables = await run_sync(SqliteChunkTables, fspath(path or MEMORY))
     try:
         yield Index(tables, embedder)
     finally:
@@ -313,7 +312,9 @@ def _fuse_scores(
     names_code = is_code(query)
     fused: dict[int, float] = {}
     for number, candidate in candidates.items():
-        word_share = WORD_SHARE_OF_CODE_QUERY if names_code else WORD_SHARES[candidate.sort]
+        word_share = WORD_SHARES[candidate.sort]
+        if names_code:
+            word_share = WORD_SHARE_OF_CODE_QUERY
         word_score = word_share * words.get(number, 0.0)
         fused[number] = word_score + (1 - word_share) * vectors.get(number, 0.0)
     return fused

@@ -32,7 +32,7 @@ from lamina.context.search.chunk_tables import (
 from lamina.context.search.chunks import Chunk
 from lamina.context.search.vectors import Vectors
 from lamina.context.search.words import match_any
-from lamina.errors import BadInput, KeyNeeded
+from lamina.errors import BadInput
 
 VERSION = 4
 MEMORY = ":memory:"
@@ -290,12 +290,7 @@ def _check_no_store(link: sqlite3.Connection) -> None:
     """Refuse a store of conversations: an index in it would put their text there in the clear."""
     if link.execute("PRAGMA application_id").fetchone()[0] != STORE:
         return
-    sealed = "SELECT 1 FROM conversation WHERE workspace = 'lamina.sealed' AND name = 'header'"
-    if link.execute(sealed).fetchone():
-        raise KeyNeeded(
-            "this is a sealed store", hint="open its index with its key: open_search(Sealed(...))"
-        )
-    hint = "give a path of its own to an index, or keep it in the store: lamina.sessions.search.open_search"
+    hint = "give a path of its own to an index, or none: then it is in memory"
     raise BadInput("it is a store of conversations", place="index", hint=hint)
 
 

@@ -85,7 +85,9 @@ class Vectors:
         Scores are stretched over the whole range: the nearest of all that are compared has 1, the farthest 0.
         """
         np = self._np
-        rows = None if among is None else self._rows_of(among)
+        rows = None
+        if among is not None:
+            rows = self._rows_of(among)
         if not self._count_rows(rows):
             return {}
         self.check([blob])
@@ -93,7 +95,9 @@ class Vectors:
         rows = self._choose_promising(question, rows, max(PROMISING, 10 * most))
         scores = self._compare(rows, question)
         best = np.argpartition(-scores, min(most, len(scores)) - 1)[:most]
-        best_rows = best if rows is None else rows[best]
+        best_rows = best
+        if rows is not None:
+            best_rows = rows[best]
         other_rows = self._rows_of(also)
         all_rows = [*best_rows.tolist(), *other_rows.tolist()]
         all_scores = [*scores[best].tolist(), *self._compare(other_rows, question).tolist()]
@@ -112,7 +116,9 @@ class Vectors:
 
     def _count_rows(self, rows: Any) -> int:
         """How many rows these are. Here and below, None means all rows: an array of all would be copied."""
-        return len(self) if rows is None else len(rows)
+        if rows is None:
+            return len(self)
+        return len(rows)
 
     def _compare(self, rows: Any, question: Any) -> Any:
         """The scores of these rows.
@@ -142,7 +148,9 @@ class Vectors:
         # those that share the fewest signs say where the range of scores begins
         is_far = differing_signs >= np.searchsorted(rows_up_to, len(differing_signs) - FARTHEST)
         promising = np.flatnonzero(is_near | is_far)
-        return promising if rows is None else rows[promising]
+        if rows is None:
+            return promising
+        return rows[promising]
 
     def _pack_signs(self, matrix: Any) -> Any:
         """One bit for each number of a vector, 64 together. Two vectors that are near share most bits."""
