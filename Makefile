@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench proof torture mutants peers docs newcomer screenshots site conformance scale clients adapters suites pages models nightly
+.PHONY: seeds coverage house interpreters matrix bench proof torture mutants peers docs newcomer screenshots site conformance scale clients adapters suites models nightly
 .PHONY: format lock wheel image man release-check clean
 
 help:  ## print this list
@@ -132,8 +132,7 @@ conformance: $(STAMP)  ## the suite of the Model Context Protocol on lamina mcp 
 clients: $(STAMP)  ## install coding agents from npm and PyPI under .clients/ and run them through `lamina run` (NAMES=...: only these)
 	@sh tools/clients.sh $(NAMES)
 	@$(PYTHON_IN_VENV) -m tools.clients $(ARGS) $(NAMES)
-adapters: $(STAMP)  ## test each adapter in an environment of its framework, with the framework's own suites (NAMES=...: only these)
-	@sh tools/environments.sh $(VENV) adapters $(NAMES)
+adapters: $(STAMP)  ## test each adapter and each recipe of docs/frameworks.md in an environment of its framework (NAMES=...: only these)
 	@$(PYTHON_IN_VENV) -m tools.adapters $(NAMES)
 
 suites: $(SUITES_STAMP)  ## the tests of official SDKs and of frameworks, bare and with lamina in every client and agent (ARGS="ollama"; ARGS=--all: the slow rest)
@@ -149,9 +148,6 @@ models: $(STAMP)  ## refresh the table of models and prices from the newest list
 
 nightly: $(STAMP)  ## everything that CI leaves out, one part after the other, with a table at the end (PARTS="adapters scale": only these)
 	@$(PYTHON_IN_VENV) -m tools.nightly $(PARTS)
-
-pages: $(STAMP)  ## run the code of each adapter's page as written, with what the page says to install (NAMES=...: only these)
-	@$(PYTHON_IN_VENV) -m tools.adapter_pages $(NAMES)
 
 docs: $(STAMP)  ## rewrite the output blocks of the documentation from real output
 	@$(PYTHON_IN_VENV) -m tools.docs --write

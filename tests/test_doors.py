@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from lamina import Budget, Policy, build, fit_request
-from lamina.adapters._store_thread import decode_stored
+from lamina.adapters._stored_values import decode_stored
 from lamina.caches import load_rules
 from lamina.cli import main
 from lamina.cli.chat.screen import describe_call

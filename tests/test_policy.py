@@ -113,7 +113,7 @@ def test_every_adapter_takes_the_policy_and_spells_no_field_of_it_otherwise() ->
             doors.add(path.stem)
             assert "policy" in names, f"{path.name}: {node.name}"
             assert names & set(Policy.__struct_fields__) == {"budget"}, f"{path.name}: {node.name}"
-    assert len(doors) == 13
+    assert doors == {"bridge", "langchain", "litellm", "openai_agents", "pydantic_ai"}
 
 
 def send_wrapped(request: Mapping[str, Any], policy: Policy) -> Any:

@@ -1,21 +1,19 @@
-"""Tests every adapter in an environment of its framework, and prints how the frameworks' own suites go.
+"""Tests every adapter and every recipe of docs/frameworks.md in an environment of its framework.
 
     python -m tools.adapters [NAME...]    (all of them unless told)
 
-`tools/environments.sh` makes each environment from the pinned requirements in requirements/adapters/. A test
-that runs a framework's suite records its score as a property. The score of the framework's own part stands
-beside that of lamina's. The long session of an adapter is a row: its requests, how many are over the room
-without lamina and with it, its cuts, its largest request and its recalls. So is each way in which its own
-clients talked to a strict server. Fails if a test fails.
+`tools/environments.sh` makes the environment of an adapter from the pinned requirements in
+requirements/adapters/. A recipe runs with the newest release of its framework, which is installed anew each
+time. The long session of an adapter is a row: its requests, how many are over the room without lamina and
+with it, its cuts, its largest request and its recalls. So is each way in which an agent talked to a strict
+server. Fails if a test fails.
 """
 
 from __future__ import annotations
 
-import collections
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -32,26 +30,29 @@ WIRE_COLUMNS = ("over the wire", "API and mode", "requests", "cuts", "largest", 
 
 @dataclass(frozen=True)
 class Framework:
-    """One environment: the package whose version counts, and the modules that are tested in it."""
+    """One environment: the package whose version counts, and the modules that are tested in it.
+
+    `newest` are the packages of a recipe, which are not pinned.
+    """
 
     package: str
-    modules: tuple[str, ...]
+    modules: tuple[str, ...] = ("recipes",)
+    newest: tuple[str, ...] = ()
 
 
 FRAMEWORKS = {
-    "langchain": Framework("langchain", ("langchain",)),
-    "pydantic-ai": Framework("pydantic-ai-slim", ("pydantic_ai",)),
-    "openai-agents": Framework("openai-agents", ("openai_agents",)),
-    "claude-agent": Framework("claude-agent-sdk", ("claude_agent",)),
-    "litellm": Framework("litellm", ("litellm",)),
-    "strands": Framework("strands-agents", ("strands",)),
-    "google-adk": Framework("google-adk", ("google_adk",)),
-    "llama-index": Framework("llama-index-core", ("llama_index",)),
-    "agent-framework": Framework("agent-framework-core", ("agent_framework",)),
-    "haystack": Framework("haystack-ai", ("haystack",)),
-    "inspect-ai": Framework("inspect-ai", ("inspect_ai",)),
-    "smolagents": Framework("smolagents", ("smolagents",)),
-    "crewai": Framework("crewai", ("crewai",)),
+    "langchain": Framework("langchain", ("langchain", "examples", "pages")),
+    "pydantic-ai": Framework("pydantic-ai-slim", ("pydantic_ai", "examples", "pages")),
+    "openai-agents": Framework("openai-agents", ("openai_agents", "examples", "pages")),
+    "litellm": Framework("litellm", ("litellm", "examples", "pages")),
+    "agent-framework": Framework("agent-framework-core", newest=("agent-framework-openai",)),
+    "crewai": Framework("crewai", newest=("crewai",)),
+    "google-adk": Framework("google-adk", newest=("google-adk",)),
+    "haystack": Framework("haystack-ai", newest=("haystack-ai",)),
+    "inspect-ai": Framework("inspect-ai", newest=("inspect-ai", "openai")),
+    "llama-index": Framework("llama-index-core", newest=("llama-index-llms-openai",)),
+    "smolagents": Framework("smolagents", newest=("smolagents[openai]",)),
+    "strands": Framework("strands-agents", newest=("strands-agents[openai]",)),
 }
 
 
@@ -64,9 +65,9 @@ def main(names: list[str]) -> int:
     rows: list[tuple[str, ...]] = [("framework", "version", "tests", "failed", "seconds")]
     sessions: list[tuple[str, ...]] = [SESSION_COLUMNS]
     wires: list[tuple[str, ...]] = [WIRE_COLUMNS]
-    scores: list[tuple[str, ...]] = [("suite", "passed/total")]
     for name in names or list(FRAMEWORKS):
         print(f"{name} ...", file=sys.stderr)
+        install(name)
         report = run_tests(name)
         counts = count_outcomes(report)
         failed = failed or counts.failed > 0 or counts.tests == 0
@@ -74,11 +75,9 @@ def main(names: list[str]) -> int:
         rows.append((name, version, str(counts.tests), str(counts.failed), f"{counts.seconds:.0f}"))
         sessions += [(name, *session.split()) for session in list_properties(report, "session")]
         wires += [(name, *wire.rsplit(" ", 4)) for wire in list_properties(report, "wire")]
-        scores += list_scores(report)
     print_table(rows)
     print_table(sessions)
     print_table(wires)
-    print_table(scores)
     return int(failed)
 
 
@@ -89,9 +88,26 @@ class Counts:
     seconds: float
 
 
+def install(name: str) -> None:
+    """Make the environment of a framework: with the pins of its adapter, or for a recipe with the newest."""
+    environment = ENVIRONMENTS / name
+    newest = FRAMEWORKS[name].newest
+    if not newest:
+        script = ["sh", "tools/environments.sh", str(Path(sys.prefix)), "adapters", name]
+        subprocess.run(script, cwd=ROOT, check=True)
+        return
+    uv = str(Path(sys.executable).parent / "uv")
+    subprocess.run(
+        [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(environment)], check=True
+    )
+    packages = ["-r", str(ROOT / "pyproject.toml"), "pytest", *newest]
+    python = str(environment / "bin" / "python")
+    subprocess.run([uv, "pip", "install", "--quiet", "--no-build", "--python", python, *packages], check=True)
+
+
 def run_tests(name: str) -> ET.Element:
     """Run the tests of one framework in its environment, and return pytest's report."""
-    tests = [str(TESTS / f"test_{module}.py") for module in (*FRAMEWORKS[name].modules, "examples")]
+    tests = [str(TESTS / f"test_{module}.py") for module in FRAMEWORKS[name].modules]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [str(ENVIRONMENTS / name / "bin" / "python"), "-m", "pytest", "-q", "--noconftest"]
@@ -100,6 +116,9 @@ def run_tests(name: str) -> ET.Element:
             command += ["-o", "asyncio_mode=auto"]
         environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "/usr/bin:/bin", "HOME": folder}
         environment["LAMINA_LONG_SESSIONS"] = "1"
+        environment["LAMINA_PYTHON"] = sys.executable  # it has what a gateway needs
+        environment |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
+        environment |= {"OPENAI_AGENTS_DISABLE_TRACING": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             print(done.stdout[-6000:], done.stderr[-2000:], file=sys.stderr)
@@ -113,25 +132,6 @@ def count_outcomes(report: ET.Element) -> Counts:
     tests = sum(int(suite.get("tests", 0)) for suite in suites)
     bad = sum(int(suite.get("failures", 0)) + int(suite.get("errors", 0)) for suite in suites)
     return Counts(tests, bad, sum(float(suite.get("time", 0)) for suite in suites))
-
-
-def list_scores(report: ET.Element) -> Iterator[tuple[str, str]]:
-    """Scores that tests recorded, and the tests of classes that a framework's suite is the base of."""
-    classes: dict[str, collections.Counter[str]] = {}
-    for case in report.iter("testcase"):
-        for each in case.iter("property"):
-            if each.get("name") not in ("session", "wire"):
-                yield each.get("name", ""), each.get("value", "")
-        class_name = case.get("classname", "").rpartition(".")[2]
-        if class_name.startswith("Test"):
-            outcomes = classes.setdefault(class_name.removeprefix("Test"), collections.Counter())
-            outcomes[find_outcome(case)] += 1
-    for class_name, outcomes in classes.items():
-        total = outcomes["passed"] + outcomes["failed"]
-        score = f"{outcomes['passed']}/{total}"
-        if outcomes["skipped"]:
-            score += f", {outcomes['skipped']} skipped"
-        yield class_name, score
 
 
 def list_properties(report: ET.Element, name: str) -> list[str]:
@@ -148,12 +148,9 @@ def find_outcome(case: ET.Element) -> str:
 
 
 def read_version(name: str) -> str:
-    pins = (ROOT / "requirements" / "adapters" / f"{name}.txt").read_text(encoding="utf-8")
-    package = FRAMEWORKS[name].package
-    for line in pins.splitlines():
-        if line.startswith(f"{package}=="):
-            return line.partition("==")[2].partition(" ")[0]
-    return "?"
+    program = f"from importlib.metadata import version; print(version({FRAMEWORKS[name].package!r}))"
+    command = [str(ENVIRONMENTS / name / "bin" / "python"), "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def print_table(rows: list[tuple[str, ...]]) -> None:

@@ -52,7 +52,6 @@ def list_parts() -> list[Part]:
         Part("machine", tests, set_up=machine),
         Part("adapters", ("make", "adapters")),
         Part("suites", ("make", "suites", "ARGS=--all")),
-        Part("pages", ("make", "pages")),
         Part("scale", ("make", "scale")),
         Part("conformance", ("make", "conformance")),
         Part("matrix", ("make", "matrix")),

@@ -19,7 +19,6 @@ from lamina.adapters.bridge import (
     add_report,
 )
 from lamina.adapters.chat_turns import (
-    FRAME,
     read_calls,
     read_text,
     write_assistant,
@@ -238,16 +237,6 @@ def test_conversations_that_begin_alike_share_a_memo_and_nothing_else() -> None:
             assert fitted.ledger == expected.ledger
             ledgers[lines] = fitted.ledger
             own_ledgers[lines] = expected.ledger
-
-
-def test_a_frame_counts_and_goes_with_its_turn() -> None:
-    turns = [turn for message in talk(20) for turn in write(message)]
-    framed = [{**turn, FRAME: "written around it " * 30} if "tool_calls" in turn else turn for turn in turns]
-    fitter = ContextFitter(PASS_THROUGH, budget=Budget(window=6_000, reserve=500))
-    whole = ContextFitter(PASS_THROUGH, budget=1_000_000)
-    plain = whole.fit(turns).fitted.envelope.tokens
-    assert whole.fit(framed).fitted.envelope.tokens > plain + 20 * 60
-    assert fitter.fit(framed).fitted.envelope.tokens <= 5_500
 
 
 def test_a_structured_answer_is_a_field_of_the_request() -> None:

@@ -6,11 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lamina.dialects.json_values import decode_arguments
-
 __all__ = [
-    "TurnParts",
-    "map_argument_objects",
     "map_arguments",
     "read_calls",
     "read_text",
@@ -22,48 +18,6 @@ __all__ = [
     "write_text",
     "write_tool",
 ]
-
-FRAME = "frame"
-"""A field of a turn for text that the framework writes around it.
-
-No API has it, and it is never sent. Fields that lamina does not know count, and go when their turn goes.
-"""
-
-
-class TurnParts:
-    """Collects what one message of a framework holds, until it is written as a turn.
-
-    Frameworks have a message as a list of typed parts. A codec goes through that list once, adds each part
-    here, and writes the turn at the end. None counts as an empty text: most frameworks allow it.
-    """
-
-    def __init__(self) -> None:
-        self.content: list[dict[str, Any]] = []
-        self.calls: list[dict[str, Any]] = []
-        self.thoughts: list[str] = []
-
-    @property
-    def text(self) -> str:
-        """All texts of the content, one on each line."""
-        return read_text(self.content)
-
-    def add_text(self, text: str | None) -> None:
-        self.content.append(write_text(text or ""))
-
-    def add_image(self, url: str | None) -> None:
-        self.content.append(write_image(url or ""))
-
-    def add_call(self, call_id: str | None, name: str | None, arguments: Any) -> None:
-        self.calls.append(write_call(call_id or "", name or "", arguments))
-
-    def add_thought(self, thought: str | None) -> None:
-        self.thoughts.append(thought or "")
-
-    def write_assistant(self, content: Any = None) -> dict[str, Any]:
-        """The turn of the model. Its content is the text, unless another content is given."""
-        if content is None:
-            content = self.text
-        return write_assistant(content, self.calls, thinking="\n".join(self.thoughts))
 
 
 def write_tool(name: str, description: str | None, schema: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -158,8 +112,3 @@ def read_calls(turn: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 def map_arguments(turn: Mapping[str, Any]) -> dict[str, str]:
     """The arguments of each call in a turn, as JSON text, by the id of the call."""
     return {call_id: arguments for call_id, _, arguments in read_calls(turn)}
-
-
-def map_argument_objects(turn: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The arguments of each call in a turn, as objects, by the id of the call."""
-    return {call_id: decode_arguments(arguments) for call_id, _, arguments in read_calls(turn)}

@@ -35,7 +35,7 @@ from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.models.openai_responses import Converter
 from agents.run import CallModelData, CallModelInputFilter, ModelInputData
 
-from lamina.adapters._store_thread import decode_stored, open_store_thread
+from lamina.adapters._stored_values import decode_stored
 from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn, add_report
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
@@ -66,7 +66,10 @@ class LaminaSession:
         self.session_id = session_id
         self.session_settings: SessionSettings | None = None
         self.fitter = ContextFitter(CODEC, policy=policy, budget=budget)
-        self.store = open_store_thread(address, key=key)
+        if isinstance(address, StoreThread):
+            self.store = address
+        else:
+            self.store = StoreThread(address, key=key)
         self.recall_tool = FunctionTool(
             name=RECALL.name,
             description=RECALL.description,

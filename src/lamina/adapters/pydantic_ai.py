@@ -199,16 +199,18 @@ def _write_message(message: ai.ModelMessage) -> list[dict[str, Any]]:
 
 
 def _write_response(message: ai.ModelResponse) -> dict[str, Any]:
-    parts = chat.TurnParts()
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
             case ai.TextPart():
-                parts.add_text(part.content)
+                texts.append(part.content)
             case ai.ThinkingPart() if part.content:  # redacted thinking has a signature alone
-                parts.add_thought(part.content)
+                thoughts.append(part.content)
             case ai.ToolCallPart():
-                parts.add_call(part.tool_call_id, part.tool_name, part.args or {})
-    return parts.write_assistant()
+                calls.append(chat.write_call(part.tool_call_id, part.tool_name, part.args or {}))
+    return chat.write_assistant("\n".join(texts), calls, thinking="\n".join(thoughts))
 
 
 _SENT_PARTS = (
