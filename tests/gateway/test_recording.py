@@ -10,6 +10,7 @@ import pytest
 from lamina.fitting.policy import Keep
 from lamina.relay.calls import OutgoingRequest
 from lamina.relay.conversation_index import LiveConversation
+from lamina.relay.events import AnsweredEvent, SentEvent
 from lamina.relay.recording import ExchangeRecord
 from lamina.relay.refusals import Refusal
 from tests.gateway.running import make_conversation
@@ -31,14 +32,22 @@ class Saver:
         self.later += 1
 
 
-def send(record: ExchangeRecord, conversation: LiveConversation, sent_id: str = "1") -> None:
+def make_event(conversation: LiveConversation, sent_id: str = "1") -> SentEvent:
     incoming: Any = SimpleNamespace(
         body=SimpleNamespace(text=b"{}"),
         dialect=SimpleNamespace(name="anthropic"),
         upstream=SimpleNamespace(name="claude"),
         model="m",
     )
-    record.sent(incoming, OutgoingRequest(conversation=conversation), sent_id, window=None)
+    return SentEvent(incoming, OutgoingRequest(conversation=conversation), sent_id, began=0.0)
+
+
+def send(record: ExchangeRecord, conversation: LiveConversation, sent_id: str = "1") -> None:
+    record.sent(make_event(conversation, sent_id))
+
+
+def answer(record: ExchangeRecord, conversation: LiveConversation, body: bytes) -> None:
+    record.answered(AnsweredEvent(make_event(conversation), ANSWER, body=body))
 
 
 def begin(keep: Keep = "all") -> tuple[ExchangeRecord, LiveConversation, Saver]:
@@ -51,9 +60,9 @@ def test_an_answer_is_recorded_once_if_the_client_goes_after_it() -> None:
     """What the answer reported is learnt first. Then the error that ended the request comes here as well."""
     record, conversation, saver = begin()
     send(record, conversation)
-    record.answered(ANSWER, body=b"{}")
+    answer(record, conversation, b"{}")
     record.failed(Refusal(499, "the client has gone"))
-    record.answered(ANSWER, body=b"{}")
+    answer(record, conversation, b"{}")
     assert len(conversation.record) == 2
     assert saver.soon == 2
 
@@ -61,7 +70,7 @@ def test_an_answer_is_recorded_once_if_the_client_goes_after_it() -> None:
 def test_a_request_that_is_sent_again_has_an_answer_each_time() -> None:
     record, conversation, _ = begin()
     send(record, conversation)
-    record.answered(ANSWER, body=b"too long")
+    answer(record, conversation, b"too long")
     send(record, conversation, "2")
     record.failed(Refusal(502, "the upstream broke off its answer"))
     sent, answered, sent_again, failed = [
@@ -77,7 +86,7 @@ def test_a_request_that_is_sent_again_has_an_answer_each_time() -> None:
 def test_figures_without_texts_are_saved_with_the_state_and_nothing_if_nothing_is_kept(keep: Keep) -> None:
     record, conversation, saver = begin(keep)
     send(record, conversation)
-    record.answered(ANSWER, body=b"a secret")
+    answer(record, conversation, b"a secret")
     expected = {"lowered": 2, "nothing": 0}[keep]
     assert (len(conversation.record), saver.soon, saver.later) == (expected, 0, expected)
     assert b"a secret" not in b"".join(conversation.record.encode())

@@ -16,10 +16,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from lamina import Budget
-from lamina.dialects import Usage
 from lamina.gateway.metrics import METRICS, METRICS_FOLDER_VARIABLE
-from lamina.relay.telemetry import record_answered
-from lamina.relay.usage import AnswerFacts
+from lamina.relay.events import AnsweredEvent, CallSpans
+from lamina.relay.usage import UsageReader
 from lamina.telemetry.otel import BoundedNames, OtelTelemetry
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_recall import NAMES, QUESTION, Wire, long_history, recall_once, serve
@@ -244,7 +243,13 @@ def test_a_scrape_of_any_worker_has_the_counters_of_all(
 def test_a_span_counts_an_answer_to_the_gateway_as_a_recall(*, recalled: bool) -> None:
     recalls: list[int] = []
     trace: Any = SimpleNamespace(
-        record_answer=lambda **_: None, record_recalls=recalls.append, record_usage=lambda **_: None
+        record_answer=lambda **_: None,
+        record_recalls=recalls.append,
+        record_usage=lambda **_: None,
+        end_call=lambda **_: None,
     )
-    record_answered(trace, Usage(input=1), AnswerFacts(), recalled=recalled)
+    sent: Any = SimpleNamespace(id="1")
+    reply: Any = SimpleNamespace(status=200)
+    reader = UsageReader("application/json", "")
+    CallSpans(trace).answered(AnsweredEvent(sent, reply, reader, recalled=recalled))
     assert recalls == [1] * recalled

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 from anyio import to_thread
@@ -23,39 +23,28 @@ from lamina.conversations.recall_loop import RecallLoop
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects.bedrock_converse.event_stream import CONTENT_TYPE as FRAMES
 from lamina.dialects.port import Dialect
-from lamina.dialects.usage import CacheReport, Usage
 from lamina.relay import limits
 from lamina.relay.calls import IncomingRequest, OutgoingRequest
 from lamina.relay.client_request import ClientRequest
-from lamina.relay.recording import ExchangeRecord, describe_error
+from lamina.relay.events import AnsweredEvent, AnswerListener, SentEvent
+from lamina.relay.misses import measure_account
+from lamina.relay.recording import describe_error
 from lamina.relay.refusals import Refusal
 from lamina.relay.relay import Relay
 from lamina.relay.sent_calls import SentCalls
 from lamina.relay.stream import AnswerWriter, read_piece, read_pieces
-from lamina.relay.telemetry import record_answered
-from lamina.relay.upstream_answer import ERROR_CHARACTERS, UpstreamAnswer, read_late_error, unpack_error
+from lamina.relay.upstream_answer import ERROR_CHARACTERS, read_late_error, unpack_error
 from lamina.relay.upstream_port import ProviderReply
 from lamina.relay.upstreams import response_headers
 from lamina.relay.usage import UsageReader
-from lamina.telemetry import CallTrace
 
 
 class _AnsweredCall(NamedTuple):
     """An answer that has begun, with the request that it answers and the reader of what it reports."""
 
-    outgoing: OutgoingRequest
+    sent: SentEvent
     answer: ProviderReply
     reader: UsageReader
-    sent_id: str
-
-
-class AnswerListener(Protocol):
-    """A door that wants to know which request was answered, and with what."""
-
-    def answered(
-        self, incoming: IncomingRequest, outgoing: OutgoingRequest, usage: Usage, report: CacheReport
-    ) -> None:
-        """An answer has ended. `report` is what the upstream says about its cache."""
 
 
 class AnswerRelay:
@@ -68,33 +57,29 @@ class AnswerRelay:
         incoming: IncomingRequest,
         writer: AnswerWriter,
         *,
-        record: ExchangeRecord,
-        trace: CallTrace,
-        listener: AnswerListener | None = None,
+        listeners: Sequence[AnswerListener],
+        keeps_bodies: bool,
     ) -> None:
         self._relay = relay
         self._client_request = client_request
         self._incoming = incoming
         self._writer = writer
-        self._record = record
-        self._trace = trace
-        self._listener = listener
+        self._listeners = listeners
+        self._keeps_bodies = keeps_bodies
         self._recalls: RecallRelay | None = None
 
-    async def relay(
-        self, outgoing: OutgoingRequest, answer: ProviderReply, sending: UpstreamAnswer
-    ) -> OutgoingRequest | None:
+    async def relay(self, sent: SentEvent, answer: ProviderReply) -> OutgoingRequest | None:
         """Pass an answer on. Returns the request to send next, if the model recalled something."""
-        self._count(answer)
+        outgoing = sent.outgoing
         if answer.status < 300:
             self._relay.sent_calls.note_answered(outgoing)
         reader = UsageReader(
             lower_ascii(answer.headers.get("content-type", "")),
             lower_ascii(answer.headers.get("content-encoding", "")),
-            keeps_body=self._record.keeps_bodies,
+            keeps_body=self._keeps_bodies,
             request=outgoing.request,
         )
-        call = _AnsweredCall(outgoing, answer, reader, sending.sent_id)
+        call = _AnsweredCall(sent, answer, reader)
         # A request that goes on after a recall may have no room for the tool.
         if (outgoing.own_names or self._recalls is not None) and answer.status < 300:
             return await self._relay_recalls(call)
@@ -103,26 +88,27 @@ class AnswerRelay:
 
     async def relay_error(self, answer: ProviderReply, body: bytes) -> None:
         """Pass an error on whose body has been read already."""
-        self._count(answer)
-        self._trace.end_call(error=str(answer.status))
         if self._writer.started:
             raise Refusal(answer.status, unpack_error(body, answer)[:ERROR_CHARACTERS])
         await relay_unread(self._writer, answer, first=body)
 
-    def _count(self, answer: ProviderReply) -> None:
-        status = f"{answer.status // 100}xx"
-        upstream = self._incoming.upstream.name
-        self._relay.metrics.add("lamina_answers_total", upstream=upstream, status=status)
+    def tell(self, event: AnsweredEvent) -> None:
+        """Tell that an answer has ended."""
+        for listener in self._listeners:
+            listener(event)
 
     async def _relay_pieces(self, call: _AnsweredCall) -> None:
         """Pass an answer on in the pieces in which it arrives."""
-        outgoing, answer, reader, _ = call
+        sent, answer, reader = call
+        outgoing = sent.outgoing
         unpack: Unpacker = _take_packed
         if not self._writer.started:
             headers = _answer_headers(answer, outgoing)
             await self._writer.start(answer.status, headers, is_whole=answer.is_complete)
         elif answer.status >= 400:
-            raise await read_late_error(answer)
+            refusal = await read_late_error(answer)
+            self.tell(AnsweredEvent(sent, answer, error=refusal.message))
+            raise refusal
         else:  # comments have begun it, with headers that announce no encoding
             unpack = make_answer_unpacker(answer.headers.get("content-encoding", ""))
         on_silence = None
@@ -146,7 +132,8 @@ class AnswerRelay:
 
     async def _relay_recalls(self, call: _AnsweredCall) -> OutgoingRequest | None:
         """Pass on what the client may see of an answer that may recall something."""
-        outgoing, answer, reader, _ = call
+        sent, answer, reader = call
+        outgoing = sent.outgoing
         if self._recalls is None:
             self._recalls = RecallRelay(
                 self._relay.sent_calls,
@@ -164,50 +151,24 @@ class AnswerRelay:
         return following
 
     def _learn(self, call: _AnsweredCall, *, recalled: bool = False, error: str = "") -> None:
-        """Record what the answer reported, also if it has not come to its end: `error` says why.
+        """Tell what the answer reported, also if it has not come to its end: `error` says why.
 
         `recalled`: it was for the gateway, and the request goes on.
         """
-        outgoing, answer, reader, sent_id = call
-        if answer.status >= 300 or self._client_request.route.action == "count":
-            self._record.answered(answer, reader=reader, error=error)
-            if answer.status >= 400:
-                error = str(answer.status)
-            self._trace.end_call(error=error)
-            return
-        relay = self._relay
+        sent, answer, reader = call
         usage = reader.finish()
-        account = relay.misses.report(
-            self._incoming,
-            outgoing,
-            usage,
-            sent_id=sent_id,
-            recalled=recalled,
-            report=reader.report,
-            window=self._record.window,
-        )
-        self._record.answered(answer, reader=reader, account=account, recalled=recalled, error=error)
-        record_answered(self._trace, usage, reader.facts, recalled=recalled)
-        self._trace.end_call(error=error)
-        self._count_tokens(usage)
-        if self._listener is not None:
-            self._listener.answered(self._incoming, outgoing, usage, reader.report)
-        if recalled:
-            relay.metrics.add("lamina_recalls_total", upstream=self._incoming.upstream.name)
+        event = AnsweredEvent(sent, answer, reader, recalled=recalled, error=error)
+        if event.is_counted and usage.input:
+            event = event._replace(account=measure_account(sent, usage))
+        self.tell(event)
+        if recalled or not event.is_counted:
             return
-        began = self._client_request.began
-        relay.metrics.observe("lamina_request_seconds", monotonic() - began, part="whole")
         if self._recalls is not None:  # the relay of recalls has recorded it, unless the answer broke off
             return
-        if not relay.sent_calls.record_if_free(outgoing, usage):
+        relay = self._relay
+        if not relay.sent_calls.record_if_free(sent.outgoing, usage):
             # Not here: the client's connection may end, and with it what runs for it.
-            relay.finish_later(relay.sent_calls.record_answer(outgoing, usage))
-
-    def _count_tokens(self, usage: Usage) -> None:
-        for kind in ("input", "cached", "written", "output"):
-            amount = getattr(usage, kind)
-            if amount:
-                self._relay.metrics.add("lamina_tokens_total", amount, kind=kind)
+            relay.finish_later(relay.sent_calls.record_answer(sent.outgoing, usage))
 
 
 class _HeldPieces:

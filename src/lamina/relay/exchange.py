@@ -10,14 +10,16 @@ upstream refuses a request, `sent_calls` may know a remedy.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from lamina.dialects import DIALECTS
-from lamina.relay.answer import AnswerListener, AnswerRelay, relay_unread
+from lamina.relay.answer import AnswerRelay, relay_unread
 from lamina.relay.calls import IncomingRequest, OutgoingRequest
 from lamina.relay.client_request import ClientRequest
+from lamina.relay.events import AnsweredEvent, AnswerListener, CallSpans, SentEvent, count_answer
 from lamina.relay.identity import identify_client
 from lamina.relay.recording import ExchangeRecord
 from lamina.relay.refusals import BrokenOff, Refusal
@@ -25,7 +27,6 @@ from lamina.relay.relay import Relay
 from lamina.relay.request_bodies import RequestBody
 from lamina.relay.security import Headers, read_header
 from lamina.relay.stream import AnswerWriter, ClientGone
-from lamina.relay.telemetry import record_prepared
 from lamina.relay.upstream_answer import UpstreamAnswer, read_overflow_body, unpack_error
 from lamina.relay.upstream_port import Connections
 from lamina.relay.upstreams import Upstream
@@ -80,11 +81,20 @@ class Exchange:
     ) -> None:
         self._relay = relay
         self._connections = connections
-        self._listener = listener
         self._request = request
         self._writer = writer
         self._trace = trace
         self._record = ExchangeRecord(relay.saver, relay.settings.policy.keep, relay.door.name)
+        self._waits_with_comments = listener is None
+        self._spans = CallSpans(trace)
+        self._listeners: list[AnswerListener] = [
+            relay.log.answered,
+            self._record.answered,
+            self._spans.answered,
+            partial(count_answer, relay.metrics),
+        ]
+        if listener is not None:
+            self._listeners.append(listener)
 
     async def answer(self, body: RequestBody) -> None:
         """Answer a request whose body was read."""
@@ -99,7 +109,6 @@ class Exchange:
         else:
             with self._trace.fitting():
                 outgoing = await relay.fitter.prepare(incoming)
-            record_prepared(self._trace, incoming, outgoing)
         relay.metrics.add(
             "lamina_requests_total",
             upstream=incoming.upstream.name,
@@ -111,9 +120,8 @@ class Exchange:
             self._request,
             incoming,
             self._writer,
-            record=self._record,
-            trace=self._trace,
-            listener=self._listener,
+            listeners=self._listeners,
+            keeps_bodies=self._record.keeps_bodies,
         )
         following: OutgoingRequest | None = outgoing
         try:
@@ -159,13 +167,13 @@ class Exchange:
 
         Returns the request to send next, if the model recalled something.
         """
-        sending = self._send(incoming, outgoing)
-        async with sending as answer:
+        sent = self._note_sent(incoming, outgoing)
+        async with self._send(sent) as answer:
             self._record.first_byte()
             error_body = await read_overflow_body(answer)
             if error_body is None:
-                return await answers.relay(outgoing, answer, sending)
-            self._record.answered(answer, body=error_body)
+                return await answers.relay(sent, answer)
+            answers.tell(AnsweredEvent(sent, answer, body=error_body))
             error_text = unpack_error(error_body, answer)
             mended = await self._relay.sent_calls.mend(outgoing, answer.status, error_text)
             if mended is None:
@@ -173,9 +181,24 @@ class Exchange:
                 return None
         return await self._send_fitting(incoming, mended, answers)
 
-    def _send(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> UpstreamAnswer:
-        """Send a request that was read. A count is not logged: it costs nothing."""
+    def _note_sent(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> SentEvent:
+        """Tell that a request leaves. A count is not told: it costs nothing."""
         relay = self._relay
+        began = self._request.began
+        if self._request.route.action == "count":
+            return SentEvent(incoming, outgoing, "", began)
+        sent_id = relay.journal.write_sent(
+            conversation=outgoing.conversation_name, upstream=incoming.upstream.name, model=incoming.model
+        )
+        sent = SentEvent(incoming, outgoing, sent_id, began, relay.policies.find_window(incoming, outgoing))
+        self._record.sent(sent)
+        self._spans.sent(sent)
+        return sent
+
+    def _send(self, sent: SentEvent) -> UpstreamAnswer:
+        """Send a request that was read."""
+        relay = self._relay
+        incoming, outgoing = sent.incoming, sent.outgoing
         body = outgoing.body
         if body is None:
             body = incoming.body.packed
@@ -185,15 +208,8 @@ class Exchange:
             betas=outgoing.betas,
             unpacked=outgoing.body is not None,
         )
-        sent_id = ""
-        if self._request.route.action != "count":
-            sent_id = relay.journal.write_sent(
-                conversation=outgoing.conversation_name, upstream=incoming.upstream.name, model=incoming.model
-            )
-            window = relay.policies.find_window(incoming, outgoing)
-            self._record.sent(incoming, outgoing, sent_id, window=window)
-        keeps_alive = self._listener is None and self._request.wants_events(incoming)
-        return self._ask(incoming.upstream, body, headers, keeps_alive=keeps_alive, sent_id=sent_id)
+        keeps_alive = self._waits_with_comments and self._request.wants_events(incoming)
+        return self._ask(incoming.upstream, body, headers, keeps_alive=keeps_alive, sent_id=sent.id)
 
     def _ask(
         self,

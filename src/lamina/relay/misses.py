@@ -36,18 +36,18 @@ from lamina.core.tokens import Counter
 from lamina.core.values import Digest, Entry, Form, Part, Text, ToolCall, ToolResult
 from lamina.diagnose import Difference
 from lamina.dialects.json_values import find_model
-from lamina.dialects.usage import CacheReport, Usage
+from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
 from lamina.fitting.request import Fitted
 from lamina.relay.calls import IncomingRequest, OutgoingRequest
+from lamina.relay.events import AnsweredEvent, SentEvent
 from lamina.relay.journal import Journal
 from lamina.relay.observers import CallMetrics
 from lamina.relay.policies import choose_breakpoints, lacks_markers
-from lamina.relay.sizes import ChosenWindow
 from lamina.telemetry import Telemetry
 
 
-class MissReporter:
+class AnswerLog:
     """Logs answers, and compares each request that lost its cache with the one before it."""
 
     def __init__(self, metrics: CallMetrics, journal: Journal, telemetry: Telemetry) -> None:
@@ -56,43 +56,18 @@ class MissReporter:
         self._journal = journal
         self._task: asyncio.Task[None] | None = None
 
-    def report(
-        self,
-        incoming: IncomingRequest,
-        sent: OutgoingRequest,
-        usage: Usage,
-        *,
-        sent_id: str,
-        recalled: bool,
-        report: CacheReport,
-        window: ChosenWindow | None,
-    ) -> dict[str, Any]:
-        """Log what was reported beside what was expected, and begin to say why a cache was lost.
-
-        `sent_id` is the id under which the request was logged when it was sent. `recalled`: the answer
-        recalled something, and the same request of the client goes on. `report` is what the upstream says
-        about its cache, and `window` the one that the request was fitted into. Returns what the account of
-        the request needs besides its usage.
-        """
-        request = _describe_request(incoming, sent, sent_id, recalled=recalled)
+    def answered(self, event: AnsweredEvent) -> None:
+        """Log what was reported beside what was expected, and begin to say why a cache was lost."""
+        if not event.is_counted:
+            return
+        incoming, outgoing = event.sent.incoming, event.sent.outgoing
+        usage = event.usage
+        request = _describe_request(event)
         if not usage.input:
             self._journal.write("answered without usage", **request)
-            return {}
-        uncut = UncutSizes(full=usage.input)  # one that was not fitted was sent as it came
-        if sent.fitted is not None:
-            counter = incoming.upstream.settings.policy.find_counter(incoming.model)
-            uncut = measure_uncut(sent, sent.fitted, usage, counter, _find_counts(sent, counter))
-        account = {
-            "full": uncut.full,
-            "unchanged": uncut.unchanged,
-            "counted": uncut.counted,
-            "new": uncut.new,
-            "held_back": uncut.held_back,
-            "gap": round(sent.gap, 1),
-            "predicted": sent.predicted_read,
-            "unmarked": choose_breakpoints(incoming) != "keep" and lacks_markers(incoming),
-        }
+            return
         window_facts: dict[str, Any] = {}
+        window = event.sent.window
         if window is not None:
             window_facts = {
                 "window": window.tokens,
@@ -103,22 +78,21 @@ class MissReporter:
             "answered",
             **request,
             dialect=incoming.dialect.name,
-            outcome=sent.outcome,
-            left_out=sent.left_out,
+            outcome=outgoing.outcome,
+            left_out=outgoing.left_out,
             input=usage.input,
             cached=usage.cached,
             written=usage.written,
             written_long=usage.written_long,
             output=usage.output,
             tier=usage.tier,
-            provider_cause=report.cause,
-            **account,
+            provider_cause=event.report.cause,
+            **event.account,
             **window_facts,
         )
-        loss = _find_loss(incoming, sent, usage)
+        loss = _find_loss(incoming, outgoing, usage)
         if loss is not None and not loss.is_cut:
-            self._report_loss(incoming, sent, usage, loss)
-        return account
+            self._report_loss(incoming, outgoing, usage, loss)
 
     def _report_loss(
         self, incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage, loss: LostCache
@@ -193,23 +167,22 @@ def _find_loss(incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage) -
     return find_loss([last], call)
 
 
-def _describe_request(
-    incoming: IncomingRequest, sent: OutgoingRequest, sent_id: str, *, recalled: bool
-) -> dict[str, Any]:
+def _describe_request(event: AnsweredEvent) -> dict[str, Any]:
     """What the log says about every answer, whether it reports its usage or not."""
+    incoming, outgoing = event.sent.incoming, event.sent.outgoing
     parent = ""
-    if sent.conversation is not None:
-        parent = sent.conversation.state.parent
+    if outgoing.conversation is not None:
+        parent = outgoing.conversation.state.parent
     return {
-        "id": sent_id,
+        "id": event.sent.id,
         "workspace": incoming.workspace,
-        "conversation": sent.conversation_name,
+        "conversation": outgoing.conversation_name,
         "parent": parent,
         "agent_of": incoming.identity.parent,
         "upstream": incoming.upstream.name,
         "model": incoming.model,
-        "cut": sent.cut,
-        "recalled": recalled,
+        "cut": outgoing.cut,
+        "recalled": event.recalled,
     }
 
 
@@ -224,6 +197,26 @@ def _compare(incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage) -> 
         dialect=incoming.dialect,
         usage=usage,
     )
+
+
+def measure_account(sent: SentEvent, usage: Usage) -> dict[str, Any]:
+    """What the price of a request without lamina depends on, besides its usage."""
+    incoming, outgoing = sent.incoming, sent.outgoing
+    uncut = UncutSizes(full=usage.input)  # one that was not fitted was sent as it came
+    if outgoing.fitted is not None:
+        counter = incoming.upstream.settings.policy.find_counter(incoming.model)
+        counts = _find_counts(outgoing, counter)
+        uncut = measure_uncut(outgoing, outgoing.fitted, usage, counter, counts)
+    return {
+        "full": uncut.full,
+        "unchanged": uncut.unchanged,
+        "counted": uncut.counted,
+        "new": uncut.new,
+        "held_back": uncut.held_back,
+        "gap": round(outgoing.gap, 1),
+        "predicted": outgoing.predicted_read,
+        "unmarked": choose_breakpoints(incoming) != "keep" and lacks_markers(incoming),
+    }
 
 
 class UncutSizes(NamedTuple):

@@ -28,14 +28,12 @@ from lamina.conversations.store import WORKSPACE, decode_state
 from lamina.costs.uncut_requests import AnsweredRequest
 from lamina.errors import LaminaError
 from lamina.fitting.policy import Keep
-from lamina.relay.calls import IncomingRequest, OutgoingRequest
 from lamina.relay.conversation_index import DOOR, LiveConversation
+from lamina.relay.events import AnsweredEvent, SentEvent
 from lamina.relay.journal import Journal
 from lamina.relay.saving import ConversationSaver
-from lamina.relay.sizes import ChosenWindow
 from lamina.relay.store_access import GatewayStore, StoreGone
 from lamina.relay.upstream_port import ProviderReply
-from lamina.relay.usage import UsageReader
 
 _HEADERS = ("request-id", "x-request-id", "retry-after", "x-should-retry", "openai-processing-ms")
 _HEADER_BEGINNINGS = ("anthropic-ratelimit-", "x-ratelimit-")
@@ -49,23 +47,14 @@ class ExchangeRecord:
         self._saver = saver
         self._recorder = CallRecorder(door, keep)
         self._conversation: LiveConversation | None = None
-        self.window: ChosenWindow | None = None
-        """The window that the last request was fitted into."""
 
     @property
     def keeps_bodies(self) -> bool:
         return self._recorder.keeps_bodies
 
-    def sent(
-        self,
-        incoming: IncomingRequest,
-        outgoing: OutgoingRequest,
-        sent_id: str,
-        *,
-        window: ChosenWindow | None,
-    ) -> None:
+    def sent(self, event: SentEvent) -> None:
         """A request leaves now."""
-        self.window = window
+        incoming, outgoing, window = event.incoming, event.outgoing, event.window
         conversation = outgoing.conversation
         if conversation is None or not self._recorder.keeps_figures:
             return
@@ -82,7 +71,7 @@ class ExchangeRecord:
             came = None
         self._recorder.sent(
             conversation.record,
-            sent_id=sent_id,
+            sent_id=event.id,
             dialect=incoming.dialect.name,
             model=incoming.model,
             window=window.tokens if window is not None else 0,
@@ -101,17 +90,9 @@ class ExchangeRecord:
         """The upstream has begun to answer."""
         self._recorder.first_byte()
 
-    def answered(
-        self,
-        answer: ProviderReply,
-        *,
-        reader: UsageReader | None = None,
-        body: bytes | None = None,
-        account: Mapping[str, Any] | None = None,
-        recalled: bool = False,
-        error: str = "",
-    ) -> None:
-        """The answer has ended; `error` says why too early. `reader` has read it, or this is its `body`."""
+    def answered(self, event: AnsweredEvent) -> None:
+        """The answer has ended."""
+        answer, reader, body = event.answer, event.reader, event.body
         reported: dict[str, Any] = {}
         if reader is not None:
             body = reader.kept_body()
@@ -127,9 +108,9 @@ class ExchangeRecord:
             headers=_choose_headers(answer),
             content_type=answer.headers.get("content-type", ""),
             encoding=answer.headers.get("content-encoding", ""),
-            account=account or {},
-            recalled=recalled,
-            error=error,
+            account=event.account,
+            recalled=event.recalled,
+            error=event.error,
             **reported,
         )
         if self._recorder.answered(answered, body=body):

@@ -15,7 +15,7 @@ from lamina.relay.conversation_index import ConversationIndex
 from lamina.relay.fit import Fitter
 from lamina.relay.fit_call import CallFitter
 from lamina.relay.journal import Journal
-from lamina.relay.misses import MissReporter
+from lamina.relay.misses import AnswerLog
 from lamina.relay.observers import CallMetrics
 from lamina.relay.policies import RequestPolicies, ServedWindows
 from lamina.relay.request_bodies import RequestBody, decode_body
@@ -63,7 +63,7 @@ class Relay:
         self.environment = environment
         self.telemetry = telemetry
         self.upstreams = Upstreams(settings)
-        self.misses = MissReporter(metrics, journal, telemetry)
+        self.log = AnswerLog(metrics, journal, telemetry)
 
         keep = settings.policy.keep
         shared = settings.shares_store or door.shares_store

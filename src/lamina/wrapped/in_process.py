@@ -37,14 +37,13 @@ from lamina.conversations.store import WORKSPACE
 from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Ledger
 from lamina.dialects import DIALECTS
-from lamina.dialects.usage import CacheReport, Usage
 from lamina.errors import BadInput, LaminaError
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted
-from lamina.relay.calls import IncomingRequest, OutgoingRequest
 from lamina.relay.client_request import ClientHead, ClientRequest
 from lamina.relay.config import GatewaySettings, ProfileName, UpstreamSettings
 from lamina.relay.conversation_index import LiveConversation
+from lamina.relay.events import AnsweredEvent
 from lamina.relay.exchange import Exchange, write_refusal
 from lamina.relay.identity import read_header_identity
 from lamina.relay.journal import NoJournal
@@ -171,10 +170,9 @@ class CallReports:
         self._listeners = listeners
         self._reported: WeakKeyDictionary[LiveConversation, _Reported] = WeakKeyDictionary()
 
-    def report(
-        self, incoming: IncomingRequest, outgoing: OutgoingRequest, usage: Usage, report: CacheReport
-    ) -> None:
+    def report(self, event: AnsweredEvent) -> None:
         """Report what was done to a request that was answered, and whether its cache was lost."""
+        incoming, outgoing, usage = event.sent.incoming, event.sent.outgoing, event.usage
         conversation = outgoing.conversation
         if conversation is None:
             return
@@ -190,7 +188,7 @@ class CallReports:
             last = last._replace(fitted=fitted)
         if outgoing.previous is not None and usage.input:
             cut = next(reversed(outgoing.new_cuts), None)
-            event = self._listeners.report_miss(
+            miss = self._listeners.report_miss(
                 outgoing.previous,
                 outgoing.request,
                 dialect=incoming.dialect,
@@ -202,10 +200,10 @@ class CallReports:
                 was_uncached=last.is_uncached,
                 conversation=name,
                 number=outgoing.number,
-                report=report,
+                report=event.report,
             )
             last = last._replace(
-                is_uncached=last.is_uncached or (event is not None and event.cause == NOT_CACHED)
+                is_uncached=last.is_uncached or (miss is not None and miss.cause == NOT_CACHED)
             )
         self._reported[conversation] = last
 
@@ -277,11 +275,10 @@ class ProcessCall:
     def end(self, error: BaseException | None) -> None:
         self._driver.put(Step(is_end=True, error=error))
 
-    def answered(
-        self, incoming: IncomingRequest, outgoing: OutgoingRequest, usage: Usage, report: CacheReport
-    ) -> None:
+    def answered(self, event: AnsweredEvent) -> None:
         """Tell the listeners of the application."""
-        self._reports.report(incoming, outgoing, usage, report)
+        if event.is_counted:
+            self._reports.report(event)
 
 
 class _DrivenReply:
@@ -404,7 +401,9 @@ class InProcessRelay:
         self, relay: Relay, call: ProcessCall, writer: AnswerWriter, body: Any, trace: Any
     ) -> None:
         try:
-            exchange = Exchange(relay, self._read_head(call), writer, trace, connections=call, listener=call)
+            exchange = Exchange(
+                relay, self._read_head(call), writer, trace, connections=call, listener=call.answered
+            )
             await exchange.answer(body)
         finally:
             await asyncio.shield(self._keep(relay))
