@@ -176,23 +176,26 @@ def raw(path: Path, stack: AsyncExitStack) -> Append:
     stack.callback(connection.close)
     for name, value in settings.items():
         connection.execute(f"PRAGMA {name}={value}")
-    head = "INSERT INTO conversation VALUES (1, 'bench', 'conversation', 0, NULL, NULL, 0, 0, '')"
+    head = "INSERT INTO conversation VALUES ('bench', 'conversation', 0, 0, 0, '')"
     connection.execute(head)
-    find = "SELECT id, count, state FROM conversation WHERE workspace = ? AND name = ?"
+    names = ("bench", "conversation")
+    find = "SELECT count, state FROM conversation WHERE workspace = ? AND name = ?"
 
     async def append(number: int) -> None:
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute(find, ("bench", "conversation")).fetchall()
+        connection.execute(find, names).fetchall()
         connection.execute(
-            "SELECT * FROM once WHERE conversation = 1 AND key = ?", (f"turn-{number}",)
+            "SELECT * FROM once WHERE workspace = ? AND conversation = ? AND key = ?",
+            (*names, f"turn-{number}"),
         ).fetchall()
-        rows = ((1, 2 * number + place, body, 0) for place, body in enumerate(GROUP))
+        rows = ((*names, 2 * number + place, body, 0) for place, body in enumerate(GROUP))
         connection.execute(
-            "UPDATE conversation SET count = ?, state = ? WHERE id = 1", (2 * number + 2, STATE)
+            "UPDATE conversation SET count = ?, state = ? WHERE workspace = ? AND name = ?",
+            (2 * number + 2, STATE, *names),
         )
-        connection.executemany("INSERT INTO record VALUES (?, ?, ?, ?)", rows)
-        values = (f"turn-{number}", RECORD[:32], 2 * number + 2)
-        connection.execute("INSERT INTO once VALUES (1, ?, ?, ?, 0)", values)
+        connection.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?)", rows)
+        values = (*names, f"turn-{number}", RECORD[:32], 2 * number + 2)
+        connection.execute("INSERT INTO once VALUES (?, ?, ?, ?, ?, 0)", values)
         connection.execute("COMMIT")
 
     return append
@@ -225,11 +228,11 @@ async def _median(call: Callable[[], Awaitable[Any]], *, runs: int) -> float:
 
 def _raw_tail(path: Path, size: int, *, runs: int) -> float:
     connection = sqlite3.connect(path)
-    sql = "SELECT seq, body FROM record WHERE conversation = 1 AND seq >= ? ORDER BY seq"
+    sql = "SELECT seq, body FROM record WHERE workspace = ? AND conversation = ? AND seq >= ? ORDER BY seq"
     times = []
     for _ in range(runs):
         start = time.perf_counter()
-        connection.execute(sql, (size - 50,)).fetchall()
+        connection.execute(sql, (HERE.workspace, HERE.conversation, size - 50)).fetchall()
         times.append(time.perf_counter() - start)
     connection.close()
     return statistics.median(times)

@@ -335,7 +335,7 @@ def test_one_command_deletes_a_workspace(store: str) -> None:
     done = json.loads(ask(store, "delete", "--all", "--yes", "--json").out)
     assert sorted(done["deleted"]) == sorted([TALK, "claude-code-77aa", "begins-00", "evening", "support-42"])
     with closing(sqlite3.connect(store)) as connection:
-        rows = connection.execute("SELECT workspace, name FROM conversation WHERE name != ''").fetchall()
+        rows = connection.execute("SELECT workspace, name FROM conversation").fetchall()
     assert rows == [("other", "x")]
 
 
@@ -359,8 +359,8 @@ def test_recall_reads_records(store: str) -> None:
 def test_a_damaged_record_is_found_and_the_rest_is_rescued(store: str, tmp_path: Path) -> None:
     with closing(sqlite3.connect(store, isolation_level=None)) as raw:
         raw.execute(
-            "UPDATE record SET body = x'00' WHERE seq = 0 AND conversation ="
-            " (SELECT id FROM conversation WHERE name = ? AND workspace LIKE 'lamina.conv%')",
+            "UPDATE record SET body = x'00' WHERE seq = 0 AND conversation = ? "
+            "AND workspace LIKE 'lamina.conv%'",
             (TALK,),
         )
     assert ask(store, "verify", TALK).code == 4

@@ -283,9 +283,9 @@ def test_what_is_whole_of_a_damaged_conversation_is_rescued(tmp_path: Path) -> N
     address = f"{tmp_path}/a.db"
     kept(address)
     with closing(sqlite3.connect(address, isolation_level=None)) as raw:
-        log = "(SELECT id FROM conversation WHERE name = 'chat' AND workspace NOT LIKE 'lamina.%')"
+        log = "'chat' AND workspace NOT LIKE 'lamina.%'"
         raw.execute(f"UPDATE record SET body = x'00' WHERE seq = 3 AND conversation = {log}")  # noqa: S608
-        raw.execute(f"UPDATE conversation SET state = x'00' WHERE id = {log}")  # noqa: S608
+        raw.execute(f"UPDATE conversation SET state = x'00' WHERE name = {log}")  # noqa: S608
     shown = run("conversations", "show", "chat", "--store", address)
     assert (shown.code, shown.out) == (4, "")
     assert "its state is not what was written" in shown.err

@@ -25,7 +25,11 @@ class Damaged:
     `{two}` is the first of the second. `{bytes}` is a body that nobody wrote.
     """
 
-    names: dict[str, str]
+    names: dict[str, str] = {  # noqa: RUF012 - nobody changes it
+        "zero": "seq = 0 AND conversation = 'here'",
+        "one": "seq = 1 AND conversation = 'here'",
+        "two": "seq = 0 AND conversation = 'other'",
+    }
 
     def open(self) -> AbstractAsyncContextManager[Any]:
         raise NotImplementedError
@@ -33,10 +37,6 @@ class Damaged:
     def run(self, statement: str) -> list[Any]:
         """Run a statement on the tables, beside the store, and return its rows."""
         raise NotImplementedError
-
-    def following(self) -> tuple[bytes, ...]:
-        """The fields that the checksum of the first head covers besides count and state."""
-        return ()
 
     def change(self, statement: str) -> None:
         self.run(statement.format(**self.names))
@@ -52,7 +52,7 @@ class Damaged:
         """As after a write of one page that the disk acknowledged and lost: a head that was right once."""
         sums = Checksums(HERE)
         state_sum = sums.state(b"before")
-        head_sum = sums.head(count, state_sum, *self.following())
+        head_sum = sums.head(count, state_sum)
         self.change(
             f"UPDATE conversation SET count = {count}, state = {{before}}, "  # noqa: S608 - the tests' own tables
             f"state_sum = {state_sum}, sum = {head_sum} WHERE name = 'here'"
@@ -60,13 +60,10 @@ class Damaged:
 
 
 class DamagedSqlite(Damaged):
-    names = {  # noqa: RUF012 - nobody changes it
-        "zero": "seq = 0 AND conversation = 1",
-        "one": "seq = 1 AND conversation = 1",
-        "two": "seq = 0 AND conversation = 2",
+    names = Damaged.names | {
         "bytes": "x'7a65726f21'",
         "before": "x'6265666f7265'",
-        "more": "1, 4, x'6d6f7265', 0",
+        "more": "'w', 'here', 4, x'6d6f7265', 0",
     }
 
     def __init__(self, path: Path) -> None:
@@ -79,16 +76,9 @@ class DamagedSqlite(Damaged):
         with closing(sqlite3.connect(self.path, isolation_level=None)) as link:
             return link.execute(statement).fetchall()
 
-    def following(self) -> tuple[bytes, ...]:
-        [names] = self.run("SELECT next_workspace, next_name FROM conversation WHERE name = 'here'")
-        return tuple(name.encode() for name in names)
-
 
 class DamagedPostgres(Damaged):
-    names = {  # noqa: RUF012 - nobody changes it
-        "zero": "seq = 0 AND conversation = 'here'",
-        "one": "seq = 1 AND conversation = 'here'",
-        "two": "seq = 0 AND conversation = 'other'",
+    names = Damaged.names | {
         "bytes": "'zero!'",
         "before": "'before'",
         "more": "'w', 'here', 4, 'more', 0",

@@ -57,16 +57,6 @@ SQLITE_RECORDS = {
 SQLITE_HEADS = {
     "a count that is text": "UPDATE conversation SET count = 'four' WHERE name = 'here'",
     "a state that is text": "UPDATE conversation SET state = 'state' WHERE name = 'here'",
-    "another one that comes next": "UPDATE conversation SET next_name = 'z' WHERE name = 'here'",
-    "nothing that comes next": (
-        "UPDATE conversation SET next_workspace = NULL, next_name = NULL WHERE name = 'here'"
-    ),
-    "half of what comes next": "UPDATE conversation SET next_name = NULL WHERE name = 'here'",
-    "the head and the next of another": (
-        "UPDATE conversation SET (count, next_workspace, next_name, state_sum, sum, state) = (SELECT count, "
-        "next_workspace, next_name, state_sum, sum, state FROM conversation WHERE name = 'other') "
-        "WHERE name = 'here'"
-    ),
 }
 SQLITE_KEYS = {
     "a count that is text": "UPDATE once SET count = 'two'",
@@ -191,7 +181,7 @@ async def test_a_damaged_key_is_not_answered(damaged: Damaged, damage: str) -> N
 
 
 @pytest.mark.parametrize("selection", [{}, {"last": 2}, {"last": 0}, {"at": [1]}, {"after": 3}])
-@pytest.mark.parametrize("damaged", ["postgres"], indirect=True)
+@BOTH
 @awaited
 async def test_records_without_their_head_are_missed(damaged: Damaged, selection: dict[str, Any]) -> None:
     damaged.change("DELETE FROM conversation WHERE name = 'here'")

@@ -247,7 +247,7 @@ def test_damage_within_is_told_with_the_name_that_a_caller_knows(tmp_path: Path)
     with closing(sqlite3.connect(tmp_path / "chats.db", isolation_level=None)) as disk:
         disk.execute(
             "UPDATE record SET body = x'00' WHERE seq = 1 AND conversation IN "
-            "(SELECT id FROM conversation WHERE count = 3 AND workspace NOT LIKE 'lamina.sealed%')"
+            "(SELECT name FROM conversation WHERE count = 3 AND workspace NOT LIKE 'lamina.sealed%')"
         )
     with pytest.raises(Damaged) as raised:
         anyio.run(read)

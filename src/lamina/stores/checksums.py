@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
 
 from lamina.errors import Damaged
 from lamina.stores.port import Record, Where
@@ -36,9 +39,9 @@ class Checksums:
     def state(self, state: bytes) -> int:
         return zlib.crc32(state, self._state)
 
-    def head(self, count: int, state_sum: int, *more: bytes) -> int:
-        """The checksum of everything but the records. `more` are the fields that only one store has."""
-        return zlib.crc32(count.to_bytes(8) + state_sum.to_bytes(8) + frame_fields(*more), self._head)
+    def head(self, count: int, state_sum: int) -> int:
+        """The checksum of everything but the records."""
+        return zlib.crc32(count.to_bytes(8) + state_sum.to_bytes(8), self._head)
 
     def once(self, key: bytes, digest: bytes, count: int) -> int:
         return zlib.crc32(frame_fields(key, digest) + count.to_bytes(8), self._once)
@@ -54,6 +57,43 @@ def file_sum(where: Where, name: str, content: bytes) -> str:
 def frame_fields(*fields: bytes) -> bytes:
     """Join fields, each after its length, so that no other fields give the same bytes."""
     return b"".join(len(field).to_bytes(8) + field for field in fields)
+
+
+class HeadRow(msgspec.Struct, frozen=True):
+    """The row of a conversation as it was read. In a damaged table it can hold anything.
+
+    `has_uncounted`: there are records that it does not count. Then it is an old row, or one is not ours.
+    """
+
+    count: Any
+    state: Any
+    state_sum: Any
+    sum: Any
+    has_uncounted: bool = False
+
+
+HEADLESS = "its head is gone, and its records are there"
+UNCOUNTED = "there are more records than its head says"
+WRONG_COUNT = "its number of records is not what was written"
+
+
+def find_head_problem(where: Where, row: HeadRow) -> str:
+    """What is not as it was written in the row of a conversation; "" if all of it is."""
+    checksums = Checksums(where)
+    if not is_head_intact(checksums, row.count, row.state_sum, row.sum):
+        return WRONG_COUNT
+    if not isinstance(row.state, bytes) or checksums.state(row.state) != row.state_sum:
+        return "its state is not what was written"
+    if row.has_uncounted:
+        return UNCOUNTED
+    return ""
+
+
+def is_head_intact(checksums: Checksums, count: Any, state_sum: Any, checksum: Any) -> bool:
+    """Whether a row has the checksum of what is in it. A negative number was never written."""
+    if not isinstance(count, int) or not isinstance(state_sum, int) or count < 0 or state_sum < 0:
+        return False
+    return bool(checksums.head(count, state_sum) == checksum)
 
 
 StoredRow = tuple[object, object, object]
@@ -88,7 +128,7 @@ def check_records(where: Where, places: Sequence[int], rows: Sequence[StoredRow]
     if len(rows) < len(places):
         raise _damaged(where, f"record {places[len(rows)]} is gone")
     if len(rows) > len(places):
-        raise _damaged(where, "there are more records than its head says")
+        raise _damaged(where, UNCOUNTED)
     return tuple(records)
 
 

@@ -10,32 +10,15 @@ from __future__ import annotations
 import hashlib
 from typing import Any, LiteralString
 
-import msgspec
 from psycopg import pq
 
 from lamina.errors import Damaged
 from lamina.stores.checks import check_key, is_sealed_name
-from lamina.stores.checksums import Checksums, intact_records
+from lamina.stores.checksums import HeadRow, find_head_problem, intact_records
 from lamina.stores.port import HEADER, RESERVED, RESERVED_END, Once, Record, StoredHead, Where
 from lamina.stores.postgres.connections import PostgresConnection, select_row
 
 Values = dict[str, Any]
-
-HEADLESS = "its head is gone, and its records are there"
-UNCOUNTED = "there are more records than its head says"
-
-
-class HeadRow(msgspec.Struct, frozen=True):
-    """The row of a conversation as it was read.
-
-    `has_uncounted`: there are records that it does not count. Then it is an old row, or one is not ours.
-    """
-
-    count: int
-    state: bytes
-    state_sum: int
-    sum: int
-    has_uncounted: bool = False
 
 
 def names_of(where: Where, once: Once | None = None) -> Values:
@@ -108,28 +91,10 @@ IS_SEALED = "SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserve
 
 async def check_head_row(connection: PostgresConnection, where: Where, row: HeadRow) -> StoredHead:
     """The head in a row; raises Damaged if it is not what was written."""
-    problem = _problem_of(where, row)
+    problem = find_head_problem(where, row)
     if problem:
         raise await damaged(connection, where, problem)
     return StoredHead(count=row.count, state=row.state)
-
-
-def _problem_of(where: Where, row: HeadRow) -> str:
-    checksums = Checksums(where)
-    if not is_head_intact(checksums, row.count, row.state_sum, row.sum):
-        return "its number of records is not what was written"
-    if checksums.state(row.state) != row.state_sum:
-        return "its state is not what was written"
-    if row.has_uncounted:
-        return UNCOUNTED
-    return ""
-
-
-def is_head_intact(checksums: Checksums, count: int, state_sum: int, checksum: int) -> bool:
-    """Whether a row has the checksum of what is in it. A negative number was never written."""
-    if count < 0 or state_sum < 0:
-        return False
-    return checksums.head(count, state_sum) == checksum
 
 
 async def damaged(connection: PostgresConnection, where: Where, problem: str) -> Damaged:

@@ -8,17 +8,22 @@ from typing import Any, LiteralString
 from lamina.errors import Damaged
 from lamina.stores.checked import RecordSelection
 from lamina.stores.checks import check_key
-from lamina.stores.checksums import Checksums, StoredRow, check_records
+from lamina.stores.checksums import (
+    HEADLESS,
+    UNCOUNTED,
+    WRONG_COUNT,
+    Checksums,
+    HeadRow,
+    StoredRow,
+    check_records,
+    is_head_intact,
+)
 from lamina.stores.port import HEADER, RESERVED, ListedConversation, Record, RecordPage, StoredHead, Where
 from lamina.stores.postgres.connections import ConnectionCall, Row, select_flag
 from lamina.stores.postgres.heads import (
-    HEADLESS,
     IS_SEALED,
-    UNCOUNTED,
-    HeadRow,
     check_head_row,
     damaged,
-    is_head_intact,
     names_of,
     select_intact_records,
 )
@@ -125,7 +130,7 @@ def _check_listed(workspace: str, rows: Sequence[Row]) -> None:
     for has_uncounted, name, count, state_sum, checksum in rows:
         checksums = Checksums(Where(workspace, name))
         if not is_head_intact(checksums, count, state_sum, checksum):
-            raise Damaged("its number of records is not what was written", conversation=name)
+            raise Damaged(WRONG_COUNT, conversation=name)
         if has_uncounted:
             raise Damaged(UNCOUNTED, conversation=name)
 

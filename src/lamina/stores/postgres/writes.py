@@ -19,12 +19,11 @@ from psycopg import pq
 from lamina.errors import Damaged, StoreError
 from lamina.stores.checked import NewGroup, Replacement
 from lamina.stores.checks import check_digest, check_no_plain
-from lamina.stores.checksums import Checksums
+from lamina.stores.checksums import HEADLESS, Checksums
 from lamina.stores.port import HEADER, Once, StoredHead, Where, places_beside
 from lamina.stores.postgres.connections import ConnectionCall, PostgresConnection, select_flag, select_row
 from lamina.stores.postgres.heads import (
     HAS_PLAIN,
-    HEADLESS,
     Values,
     check_head_row,
     damaged,

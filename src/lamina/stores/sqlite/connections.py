@@ -105,7 +105,6 @@ SETTINGS = {
     "mmap_size": 0,  # so that a failing disk is an error code, not a signal
     "cell_size_check": 1,  # so that a damaged page is noticed when it is read
     "secure_delete": 1,  # deleted rows are overwritten
-    "foreign_keys": 1,
     "trusted_schema": 0,  # a file from somebody else cannot run anything
     "temp_store": 2,  # no temporary files
 }

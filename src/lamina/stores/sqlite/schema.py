@@ -1,59 +1,50 @@
 """The tables and their version.
 
 `conversation` has the head. `record` is clustered by conversation and place, so that the last fifty records
-lie side by side however long a conversation is. `once` has the idempotency keys. Deleting a conversation
-deletes its rows in the other tables. The `application_id` of a file says that it is lamina's, the
-`user_version` says which version its tables have.
+lie side by side however long a conversation is. `once` has the idempotency keys. The `application_id` of a
+file says that it is lamina's, the `user_version` says which version its tables have.
 
-Each row has a checksum. To notice rows that are gone, too, the rows of `conversation` form a chain: in the
-order of workspace and name each row names the next one.
-
-    ("", "")  ->  ("team", "a")  ->  ("team", "c")  ->  end
-
-The first row has no name. If a row names a next one that is not there, that one was lost. `chain` reads and
-writes the chain.
+Each row has a checksum, and each table has the names of the conversation: if the row in `conversation` is
+lost, its records show that it was there.
 """
 
 from __future__ import annotations
 
 from lamina.errors import Damaged, StoreError, advise_on_version
-from lamina.stores.checksums import Checksums
-from lamina.stores.port import Where
 from lamina.stores.sqlite.connections import SqliteConnection
 
 APPLICATION = 0x6C616D69
 """The letters "lami"."""
 
-VERSION = 3
+VERSION = 4
 
 TABLES = (
     # The state comes last, so that a list need not read past it to reach the sum of a row.
     """CREATE TABLE conversation (
-        id INTEGER PRIMARY KEY,
         workspace TEXT NOT NULL,
         name TEXT NOT NULL,
         count INTEGER NOT NULL,
-        next_workspace TEXT,
-        next_name TEXT,
         state_sum INTEGER NOT NULL,
         sum INTEGER NOT NULL,
         state BLOB NOT NULL,
-        UNIQUE (workspace, name)
+        PRIMARY KEY (workspace, name)
     )""",
     """CREATE TABLE record (
-        conversation INTEGER NOT NULL REFERENCES conversation (id) ON DELETE CASCADE,
+        workspace TEXT NOT NULL,
+        conversation TEXT NOT NULL,
         seq INTEGER NOT NULL,
         body BLOB NOT NULL,
         sum INTEGER NOT NULL,
-        PRIMARY KEY (conversation, seq)
+        PRIMARY KEY (workspace, conversation, seq)
     ) WITHOUT ROWID""",
     """CREATE TABLE once (
-        conversation INTEGER NOT NULL REFERENCES conversation (id) ON DELETE CASCADE,
+        workspace TEXT NOT NULL,
+        conversation TEXT NOT NULL,
         key TEXT NOT NULL,
         digest BLOB NOT NULL,
         count INTEGER NOT NULL,
         sum INTEGER NOT NULL,
-        PRIMARY KEY (conversation, key)
+        PRIMARY KEY (workspace, conversation, key)
     ) WITHOUT ROWID""",
 )
 
@@ -65,23 +56,12 @@ def make_tables(connection: SqliteConnection) -> None:
         if not has_tables(connection):
             for statement in TABLES:
                 connection.run(statement)
-            _insert_first_row(connection)
             connection.run(f"PRAGMA application_id={APPLICATION}")
             connection.run(f"PRAGMA user_version={VERSION}")
         connection.run("COMMIT")
     finally:
         if connection.inside():
             connection.run("ROLLBACK")
-
-
-def _insert_first_row(connection: SqliteConnection) -> None:
-    """Begin the chain. No conversation has an empty name, and SQLite counts other ids from 1."""
-    checksums = Checksums(Where("", ""))
-    state_sum = checksums.state(b"")
-    connection.run(
-        "INSERT INTO conversation VALUES (0, '', '', 0, NULL, NULL, ?, ?, x'')",
-        (state_sum, checksums.head(0, state_sum)),
-    )
 
 
 def has_tables(connection: SqliteConnection) -> bool:
