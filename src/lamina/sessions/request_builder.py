@@ -21,8 +21,9 @@ from lamina.clients.ollama import choose_arguments
 from lamina.context.port import Source
 from lamina.context.relevance import Relevance
 from lamina.core.build import build
+from lamina.core.entries import count_same
 from lamina.core.envelope import Envelope
-from lamina.core.epochs import NEW_SUMMARIES, prefix_at
+from lamina.core.epochs import NEW_SUMMARIES, find_end_of
 from lamina.core.history_window import LastN
 from lamina.core.memo import BuildMemo
 from lamina.core.options import Phase, not_measured
@@ -233,7 +234,7 @@ class RequestBuilder:
             cut=cut,
             rules=self.around.policy.find_rules(model_name, dialect=self.dialect.name),
             memo=self._stream_memo,
-            same_entries=self._memo.count_same(self._stream_memo.parts.entries, envelope.entries),
+            same_entries=count_same(self._stream_memo.parts.entries, envelope.entries),
         )
         violations = find_violations(marked_request.request, self.dialect, self._check_memo)
         if violations:
@@ -374,7 +375,7 @@ def rebuild_request(stored: StoredRequest, builder: RequestBuilder) -> SessionRe
             )
         except LaminaError:
             continue
-        if prefix_at(envelope.entries, mark.sent, envelope.root) == mark.prefix:
+        if find_end_of(mark, envelope.entries, envelope.root) is not None:
             not_sent_yet = len(envelope.sent) - mark.sent
             sent = msgspec.structs.replace(envelope, tail=not_sent_yet)
             return SessionRequest(envelope=sent, dialect=past_builder.dialect.name)
