@@ -2,148 +2,93 @@
 
     make screenshots
 
-A browser is found as the tests find one: the environment variable LAMINA_BROWSER names it, else the system's
-is used. Each picture is reduced to a few colours, so that it takes less than LARGEST bytes.
+README has the picture of the session, too: what the page draws, as an SVG file that needs nothing else. Each
+other picture is reduced to a few colours, so that it takes less than LARGEST bytes. A browser is found as the
+tests find one: the environment variable LAMINA_BROWSER names it, else the system's is used.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from typing import NamedTuple
 
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from lamina.cli.demo_session import SEED
 from lamina.cli.inspect import DemoSource
-from lamina.cli.recording import make_recording
-from lamina.inspector import Inspector, Sessions, request_views, segment_views
-from lamina.inspector.server import make_server
-from lamina.inspector.views import show_session
+from lamina.gateway.inspection import PageServer
+from lamina.inspector import Inspector, Sessions
 from tests.browser.browser import SystemBrowser, browser
 
 FOLDER = Path("docs/pictures")
 LARGEST = 150_000
-HIGHEST = 1_400
-LONGEST_LINE = 50
+HIGHEST = 1_100
 WIDTH = 1280
-FIRST_TIME = 1_790_000_000
-HOUR = 3_600
+SVG_WIDTH = 960
+
+STYLE = (
+    "<style>svg{color:#566370;background:#fff;font-family:system-ui,sans-serif}"
+    ".sum,.whole{color:#15202b;fill:#15202b}.whole{fill:none}.bad{fill:#b3261e}"
+    "@media(prefers-color-scheme:dark){svg{color:#9aa7b4;background:#12171d}"
+    ".sum,.whole{color:#e6ebf0;fill:#e6ebf0}.whole{fill:none}.bad{fill:#ff8a80}}</style>"
+)
+"""The colours of the page's themes, for a drawing that stands alone."""
 
 
 class Picture(NamedTuple):
-    """One picture: its name, the address behind the #, and what is done before it is taken."""
+    """One picture: its name, and what stands behind the address of the demo session."""
 
     name: str
     address: str
-    click: str = ""
 
 
 def main() -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    demo = DemoSource(SEED)
-    with tempfile.TemporaryDirectory() as folder:
-        paths = list(write_sessions(Path(folder)))
-        inspector = Inspector(Sessions([str(path) for path in paths], [demo]))
-        with make_server(inspector).running() as server:
-            take_pictures(list_pictures(inspector), server.address)
-    return 0
-
-
-def write_sessions(folder: Path) -> Iterator[Path]:
-    """Three small sessions beside that of the demo, so that the list is one."""
-    for seed, turns, title in ((3, 4, "notes"), (11, 6, "search"), (5, 3, "tests")):
-        recording = make_recording(seed, turns=turns)
-        row = {
-            "id": title,
-            "format": "openai-chat",
-            "model": recording["model"],
-            "messages": recording["messages"],
-            "tools": recording["tools"],
-            "meta": {"usage": invent_usage(recording["messages"], FIRST_TIME - seed * HOUR)},
-        }
-        path = folder / f"{title}.jsonl"
-        path.write_text(json.dumps(row) + "\n", "utf-8")
-        yield path
-
-
-def invent_usage(messages: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
-    """A time and a usage for each call: one every 30 seconds, with a long pause after the first half."""
-    usage: list[dict[str, Any]] = []
-    size = 0
-    sent_before = 0
-    last_role = "assistant"
-    for index, message in enumerate(messages):
-        if message["role"] == "assistant" and last_role != "assistant":
-            is_later = index > len(messages) // 2
-            moment = start + 30 * len(usage) + 20 * HOUR * is_later
-            is_cold = bool(usage) and moment - usage[-1]["ts"] > HOUR
-            cached = 0 if is_cold else sent_before
-            tokens = {"input_tokens": size, "cached_input_tokens": cached, "output_tokens": 180}
-            usage.append({"index": index, "ts": moment, **tokens})
-            sent_before = size
-        size += len(json.dumps(message)) // 4
-        last_role = message["role"]
-    return usage
-
-
-def list_pictures(inspector: Inspector) -> list[Picture]:
-    summaries = inspector.sessions.summaries()
-    session_id = next(each.id for each in summaries if each.source == "demo" and not each.parent)
-    calls = show_session(inspector, session_id)["calls"]
-    recalled = next(call["number"] for call in calls if call["recalled"])
-    lost = next(call["number"] for call in calls if call["loss"] and not call["cut"])
-    text = find_hidden_line(inspector, session_id, recalled)
-    request = f"#/s/{session_id}/r/{recalled}"
-    return [
-        Picture("sessions", "#/"),
-        Picture("request", request),
-        Picture("segment", f"{request}?tab=Original", click="#unseen .link"),
-        Picture("compare", f"#/s/{session_id}/r/{lost}?view=compare"),
-        Picture("what-if", f"#/s/{session_id}?view=whatif"),
-        Picture("visible", f"{request}?view=visible&text={quote(text)}"),
-    ]
-
-
-def find_hidden_line(inspector: Inspector, session_id: str, number: int) -> str:
-    """A line of the largest result that this request leaves out."""
-    entries = request_views.show_request(inspector, session_id, number)["entries"]
-    results = [entry for entry in entries if entry["form"] == "OMITTED" and entry["kind"] == "tool_result"]
-    largest = max(results, key=lambda entry: entry["full_tokens"])
-    segment = segment_views.show_segment(inspector, session_id, number, largest["ref"])
-    lines = [line.strip() for line in str(segment["original"]).split("\n")]
-    return max((line for line in lines if len(line) <= LONGEST_LINE), key=len)
-
-
-def take_pictures(pictures: list[Picture], address: str) -> None:
     opened = browser()
     if not isinstance(opened, SystemBrowser):
         sys.exit("pictures need a browser of the system: install Chromium, or set LAMINA_BROWSER")
-    with sync_playwright() as playwright:
+    inspector = Inspector(Sessions(sources=[DemoSource(SEED)]))
+    session_id = next(each.id for each in inspector.sessions.summaries() if not each.parent)
+    session = f"#/s/{session_id}"
+    pictures = [
+        Picture("sessions", "#/"),
+        Picture("request", session),
+        Picture("compare", f"{session}?view=compare"),
+    ]
+    with PageServer(inspector).running() as server, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=opened.path, args=["--no-sandbox"])
+        page = chromium.new_page(viewport={"width": SVG_WIDTH, "height": 900}, locale="en-GB")
+        page.goto(server.address + session)
+        settle(page)
+        save_drawing(page)
         for picture in pictures:
             page = chromium.new_page(viewport={"width": WIDTH, "height": 900}, locale="en-GB")
-            page.goto(f"{address}{picture.address}")
+            page.goto(server.address + picture.address)
             settle(page)
-            if picture.click:
-                page.locator(picture.click).first.click()
-                settle(page)
             save_picture(page, picture)
-            page.close()
         chromium.close()
+    return 0
 
 
 def settle(page: Page) -> None:
-    page.wait_for_timeout(200)
+    page.wait_for_timeout(500)
     page.wait_for_selector("main:not([aria-busy]) > *", timeout=120_000)
-    page.wait_for_selector(".computing progress", state="hidden", timeout=120_000)  # what if, row by row
-    page.wait_for_timeout(400)
+    page.wait_for_timeout(500)
+
+
+def save_drawing(page: Page) -> None:
+    """The picture of the session as a file of its own, without the mark of what is selected."""
+    page.evaluate("document.querySelector('.picture .selected').remove()")
+    drawing = page.evaluate(
+        "new window.XMLSerializer().serializeToString(document.querySelector('.picture'))"
+    )
+    opening, _, rest = drawing.partition(">")
+    path = FOLDER / "session.svg"
+    path.write_text(f"{opening}>{STYLE}{rest}\n", "utf-8")
+    print(f"{path}: {path.stat().st_size:,} bytes")
 
 
 def save_picture(page: Page, picture: Picture) -> None:

@@ -14,7 +14,7 @@ import pytest
 from lamina.cli import inspect
 from lamina.cli.stored_sessions import LogSource, open_recorded
 from lamina.conversations.store import conversation_place, read_record
-from lamina.inspector.recorded_sessions import StoredSession
+from lamina.inspector.recorded_sessions import ListedSession
 from lamina.replay import Trace, read_traces
 from lamina.sessions import Session
 from lamina.stores import Where, open_store
@@ -397,7 +397,7 @@ def test_the_inspector_opens_on_one_conversation(store: str, monkeypatch: pytest
         opened.append((arguments.conversation, arguments.store, arguments.open))
         found = [trace.place for trace in LogSource(arguments, only=arguments.conversation).read()]
         for line in open_recorded(arguments, only=arguments.conversation).read():
-            assert isinstance(line, StoredSession)
+            assert isinstance(line, ListedSession)
             found.append(line.summary.name)
         opened.append(found)
         return 0

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import pytest
 
 from lamina.inspector import Inspector, request_views, views
-from lamina.inspector.alternatives import show_alternative, show_choices
 from tests.conversations.recorded_talk import (
     MODELS,
     WORKSPACE,
@@ -57,8 +56,7 @@ def saved_talks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sav
 def test_the_inspector_shows_what_was_received(dialect: str, saved_talks: Callable[[str], SavedTalk]) -> None:
     talk, ask, _ = saved_talks(dialect)
     assert talk.cuts > 3
-    probes = [talk.texts[0], talk.texts[4].splitlines()[3], "Parcel 8 stopped at office 801", "never said"]
-    check_truth(talk.received, ask, WORKSPACE, probes=probes)
+    check_truth(talk.received, ask, WORKSPACE)
 
 
 @pytest.mark.parametrize("dialect", sorted(MODELS))
@@ -128,14 +126,6 @@ def test_a_store_without_texts_says_which_setting_has_them(ask: StoreAsker) -> N
     shown = request_views.show_request(inspector, session_id, 3)
     assert any('keep = "all"' in note for note in shown["notes"])
     assert shown["entries"] == []
-
-
-def test_what_if_is_about_the_history_of_the_client(saved_talks: Callable[[str], SavedTalk]) -> None:
-    saved = saved_talks("anthropic")
-    talk, inspector, session_id = saved.talk, saved.inspector, saved.session_id
-    assert show_choices(inspector, session_id)["reported"]["cuts"] == talk.cuts
-    row = show_alternative(inspector, session_id, {"policy": "lamina", "window": "100000"})
-    assert row["cuts"] == 0
 
 
 def test_a_conversation_that_grows_is_read_again(ask: StoreAsker) -> None:

@@ -27,7 +27,6 @@ from lamina.cli.stored_sessions import LogSource
 from lamina.conversations.store import WORKSPACE
 from lamina.gateway import GatewayAccount, app
 from lamina.inspector import Inspector, Sessions
-from lamina.inspector.exports import save_session
 from lamina.inspector.views import show_session
 from lamina.telemetry.otel import OtelTelemetry
 from lamina.wrapped import MissEvent
@@ -176,23 +175,7 @@ def read_views(store: Path, *, is_session: bool = False) -> dict[str, Row]:
     }
     if not is_session:  # the bytes say why, and a session keeps none
         rows["page"]["misses"] = {loss["cause"]: loss["tokens"] for loss in losses}
-        rows["HAR"] = read_har(save_session(inspector, summary.id, "har", {}).body)
     return rows | {"replay": read_replay(store)}
-
-
-def read_har(body: bytes) -> Row:
-    entries = json.loads(body)["log"]["entries"]
-    usages = [entry["_usage"] for entry in entries]
-    return {
-        "bodies": [json.loads(entry["request"]["postData"]["text"]) for entry in entries],
-        "requests": len(entries),
-        "input": sum(usage["input"] for usage in usages),
-        "cached": sum(usage["read"] for usage in usages),
-        "written": sum(usage["written"] for usage in usages),
-        "output": sum(usage["output"] for usage in usages),
-        "dollars": sum(usage["dollars"] for usage in usages),
-        "cuts": sum(bool(entry["_lamina"]["cut"]) for entry in entries),
-    }
 
 
 def read_replay(store: Path) -> Row:

@@ -62,39 +62,23 @@ async def test_a_token_opens_its_own_workspace_only(tmp_path: Path) -> None:
             async with client.post(address, data=dump(chat_request(steps)), headers=headers) as answer:
                 assert answer.status == 200
         sessions = f"{gateway.url}{PAGES}api/sessions"
-        counts = {"search": 1, "sales": 0}
-        cookies: set[str] = set()
-        for token, count in counts.items():
-            opened = client.get(f"{gateway.url}{PAGES}?token={token}", allow_redirects=False)
-            async with opened as page:
-                assert page.status == 303
-                assert page.headers["location"] == PAGES
-                cookie, *attributes = page.headers["set-cookie"].split("; ")
-            for headers in ({"x-lamina-token": token}, {"cookie": f"other=1; {cookie}"}):
-                async with client.get(sessions, headers=headers) as page:
-                    assert len((await page.json())["sessions"]) == count
-            assert f"Path={PAGES}" in attributes
-            assert "HttpOnly" in attributes
-            assert token not in cookie
-            cookies.add(cookie)
-        assert len(cookies) == 2
+        for token, count in {"search": 1, "sales": 0}.items():
+            async with client.get(sessions, headers={"x-lamina-token": token}) as page:
+                assert len((await page.json())["sessions"]) == count
         link = {
             "sec-fetch-site": "cross-site",
             "sec-fetch-mode": "navigate",
             "sec-fetch-dest": "document",
         }
-        for path, status in ((PAGES, 200), (f"{PAGES}api/sessions", 403)):
-            async with client.get(f"{gateway.url}{path}", headers={**link, "cookie": cookie}) as page:
-                assert page.status == status  # a link in a message opens the page, and nothing else
-        async with client.get(f"{gateway.url}{PAGES}", headers=link) as page:
-            assert page.status == 401
-        async with client.get(f"{gateway.url}/metrics", headers={"cookie": cookie}) as page:
-            assert page.status == 401  # it opens the inspector's pages, and nothing else
-        name, _, value = cookie.partition("=")
-        later = f"{name}=9{value}"
-        for headers in ({}, {"x-lamina-token": "wrong"}, {"cookie": later}, {"cookie": f"{name}=1.2.3"}):
-            async with client.get(sessions, headers=headers) as page:
+        # A link in a message opens the page, which holds nothing of any session, and nothing else.
+        for path, status in ((f"{PAGES}?token=search", 200), (f"{PAGES}api/sessions?token=search", 403)):
+            async with client.get(f"{gateway.url}{path}", headers=link) as page:
+                assert page.status == status
+                assert "set-cookie" not in page.headers
+        for headers in ({}, {"x-lamina-token": "wrong"}):
+            async with client.get(f"{sessions}?token=search", headers=headers) as page:
                 assert page.status == 401
+                assert "token" in (await page.json())["error"]
 
 
 async def test_the_pages_can_be_switched_off() -> None:
@@ -113,10 +97,9 @@ def receive(seen: SeenRequest) -> Received:
 
 
 def test_the_page_shows_what_the_upstream_received_also_after_a_restart(tmp_path: Path) -> None:
-    """Cuts, tokens, left-out lists, visibility and costs, with the same request sent twice."""
+    """Cuts, tokens, left-out lists and costs, with the same request sent twice."""
     store = tmp_path / "gateway.db"
     settings: dict[str, Any] = {"upstream": {"budget": Budget(window=8_000, reserve=500)}, "keep": "all"}
-    probes = ["function_0(argument)", "function_7(argument)", "nobody said this"]
     shown: list[Any] = []
 
     async def run_once(steps: list[int]) -> list[SeenRequest]:
@@ -141,7 +124,7 @@ def test_the_page_shows_what_the_upstream_received_also_after_a_restart(tmp_path
     assert shown[1]["totals"]["cuts"] >= 1
     reported = [each.usage.input for each in received if each.usage is not None]
     assert [call["tokens"] for call in shown[1]["calls"]] == reported
-    check_truth(received, StoreAsker(store), "default", probes=probes)
+    check_truth(received, StoreAsker(store), "default")
 
 
 async def test_a_gateway_that_keeps_nothing_says_so() -> None:

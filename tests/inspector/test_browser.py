@@ -12,21 +12,18 @@ from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
 from lamina.cli.inspect import DemoSource
 from lamina.core import Manifest
 from lamina.core.explanation import explain
-from lamina.core.values import Form
-from lamina.inspector import Inspector, Sessions, comparisons, request_views
-from lamina.inspector.building import build_call
-from lamina.inspector.built_values import BuiltSession
+from lamina.gateway.inspection import PageServer
+from lamina.inspector import Inspector, Sessions, comparisons, request_views, views
+from lamina.inspector.alternatives import show_alternatives
 from lamina.inspector.one_file import write_page
-from lamina.inspector.segment_texts import join_texts
-from lamina.inspector.server import Server, make_server
-from lamina.inspector.visibility import find_visible
+from lamina.inspector.sent_sessions import SentSession
 from tests.browser.browser import Browser, Page, SystemBrowser
 from tests.browser.browser import browser as start_browser
 from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session
@@ -139,7 +136,7 @@ def view(browser: Browser, inspector: Inspector, tmp_path_factory: pytest.TempPa
 
 def open_view(browser: Browser, inspector: Inspector, folder: Path, stack: ExitStack) -> View:
     if isinstance(browser, SystemBrowser):
-        server = stack.enter_context(make_server(inspector).running())
+        server = stack.enter_context(PageServer(inspector).running())
         return View(browser.open(server.address))
     path = folder / "page.html"
     path.write_text(write_page(inspector), "utf-8", errors="surrogatepass")
@@ -147,12 +144,12 @@ def open_view(browser: Browser, inspector: Inspector, folder: Path, stack: ExitS
 
 
 @pytest.fixture(scope="module")
-def built(inspector: Inspector, session_id: str) -> BuiltSession:
-    return inspector.built(session_id)
+def built(inspector: Inspector, session_id: str) -> SentSession:
+    return inspector.open(session_id)
 
 
-def explain_call(built: BuiltSession, number: int) -> Manifest:
-    return explain(build_call(built, number).envelope)
+def explain_call(inspector: Inspector, built: SentSession, number: int) -> Manifest:
+    return explain(views.read_envelope(inspector.read(built, number)))
 
 
 def whole(words: str) -> int:
@@ -163,16 +160,17 @@ def whole(words: str) -> int:
 # The six questions.
 
 
-def test_what_is_largest(view: View, built: BuiltSession, session_id: str) -> None:
-    view.go(f"#/s/{session_id}")
+def test_what_is_largest(view: View, inspector: Inspector, built: SentSession, session_id: str) -> None:
+    last = len(built.calls) - 1
+    view.go(f"#/s/{session_id}/r/{last}")
     amounts = [whole(words) for words in view.texts("#largest .num")]
-    rows = explain_call(built, len(built.calls) - 1).rows
+    rows = explain_call(inspector, built, last).rows
     assert amounts == sorted((row.tokens for row in rows), reverse=True)[:8]
     assert view.clicks <= MOST_CLICKS
 
 
 def test_why_a_request_cost_more(
-    view: View, built: BuiltSession, inspector: Inspector, session_id: str
+    view: View, built: SentSession, inspector: Inspector, session_id: str
 ) -> None:
     number = next(call.number for call in built.calls if call.cut)
     view.go(f"#/s/{session_id}/r/{number}")
@@ -186,10 +184,12 @@ def test_why_a_request_cost_more(
     assert view.clicks <= MOST_CLICKS
 
 
-def test_what_the_model_did_not_see(view: View, built: BuiltSession, session_id: str) -> None:
+def test_what_the_model_did_not_see(
+    view: View, inspector: Inspector, built: SentSession, session_id: str
+) -> None:
     last = len(built.calls) - 1
     view.go(f"#/s/{session_id}/r/{last}")
-    envelope = build_call(built, last).envelope
+    envelope = views.read_envelope(inspector.read(built, last))
     lowered = [entry for entry in envelope.entries if entry.form.name != "FULL"]
     lowered = [entry for entry in lowered if entry.segment.origin != "lamina"]
     assert len(view.texts("#unseen li")) == min(len(lowered), 8)
@@ -200,49 +200,30 @@ def test_what_the_model_did_not_see(view: View, built: BuiltSession, session_id:
     assert view.clicks <= MOST_CLICKS
 
 
-def test_what_if_the_window_were_64k(view: View, browser: Browser, log_id: str) -> None:
-    """The figures of the table are held in `test_overview_browser`."""
-    view.go(f"#/s/{log_id}")
-    view.click("[data-view=whatif]")
-    if isinstance(browser, SystemBrowser):
-        assert "window 64K" in view.text('[data-row="policy=lamina&window=64000"]')
-    else:
-        assert "holds no other settings" in view.text(".view")
-    assert view.clicks <= MOST_CLICKS
-
-
-def test_where_was_a_file_visible(
-    view: View, inspector: Inspector, built: BuiltSession, session_id: str
+def test_what_each_working_window_would_have_cost(
+    view: View, inspector: Inspector, log_id: str, session_id: str
 ) -> None:
-    entries = build_call(built, len(built.calls) - 1).envelope.entries
-    hidden = next(
-        entry
-        for entry in reversed(entries)
-        if entry.form is Form.OMITTED and not entry.segment.is_own and entry.segment.kind == "tool_result"
-    )
-    text = max(join_texts(hidden.segment.parts).split("\n"), key=len)
-    view.go(f"#/s/{session_id}")
-    view.click("[data-view=visible]")
-    view.search("#visible-text", text)
-    answer = find_visible(inspector, session_id, text)
-    calls = len(built.calls)
-    assert 0 < answer["visible"] < calls
-    assert answer["hidden"]
-    words = f"visible at {answer['visible']} of {calls} requests, and behind a handle at {answer['hidden']}"
-    assert words in view.text("#visible-answer")
-    assert view.clicks <= MOST_CLICKS
+    for each, is_paid in ((log_id, False), (session_id, True)):
+        view.go(f"#/s/{each}")
+        view.click("[data-view=whatif]")
+        view.wait("document.querySelector('#alternatives')")
+        saving = show_alternatives(inspector, each)["saving"]
+        heads = view.texts("#alternatives tbody code")
+        assert heads == [row["flag"] for row in saving["rows"]]
+        assert f"${saving['rows'][0]['dollars']:.2f}" in view.text("#alternatives tbody")
+        assert bool(view.texts("#alternatives .reported")) == is_paid
+        assert view.clicks <= MOST_CLICKS
 
 
-def test_which_tools_were_never_used(view: View, inspector: Inspector, log_id: str) -> None:
-    view.go(f"#/s/{log_id}")
-    view.click("[data-view=totals]")
-    conversation = inspector.sessions.get(log_id).conversation
-    defined = {tool["function"]["name"] for tool in conversation.tools}
-    calls = [call for message in conversation.messages for call in message.get("tool_calls") or ()]
-    unused = defined - {call["function"]["name"] for call in calls}
-    assert set(view.texts("#unused-tools .what")) == unused
-    assert "send_fax" in unused
-    assert view.clicks <= MOST_CLICKS
+def test_the_first_page_says_what_the_newest_session_saved(view: View, inspector: Inspector) -> None:
+    view.go("#/")
+    newest = next(each for each in inspector.sessions.summaries() if not each.parent)
+    totals = views.show_session(inspector, newest.id)["totals"]
+    assert view.text(".picture .sum").startswith(f"${totals['dollars']:.2f}")
+    assert f"{totals['calls']} requests" in view.text(".newest")
+    view.go(f"#/s/{max(inspector.sessions.summaries(), key=lambda each: each.calls).id}")
+    assert "instead of" in view.text(".picture .sum")
+    assert view.page.evaluate("document.querySelectorAll('.picture .whole').length") == 1
 
 
 # What the page does besides.
@@ -251,7 +232,7 @@ def test_which_tools_were_never_used(view: View, inspector: Inspector, log_id: s
 def test_every_view_opens_without_a_complaint_and_nothing_leaves(
     view: View, browser: Browser, session_id: str
 ) -> None:
-    for name in ("request", "requests", "compare", "whatif", "visible", "totals"):
+    for name in ("request", "requests", "compare", "whatif"):
         view.go(f"#/s/{session_id}")
         view.click(f"[data-view={name}]")
         assert view.text(".view h2")
@@ -264,9 +245,9 @@ def test_every_view_opens_without_a_complaint_and_nothing_leaves(
         assert view.page.requests == []
 
 
-def test_keys_go_through_the_requests(view: View, built: BuiltSession, session_id: str) -> None:
+def test_keys_go_through_the_requests(view: View, built: SentSession, session_id: str) -> None:
     last = len(built.calls)
-    view.go(f"#/s/{session_id}")
+    view.go(f"#/s/{session_id}/r/{last - 1}")
     press = "document.dispatchEvent(new window.KeyboardEvent('keydown', {{key: '{key}', bubbles: true}}))"
     press = press.replace("document.dispatch", "document.body.dispatch")
     view.page.evaluate(press.format(key="k"))
@@ -291,7 +272,7 @@ def test_hostile_content_is_shown_and_does_nothing(
     session_id = hostile.sessions.summaries()[0].id
     with ExitStack() as stack:
         opened = open_view(browser, hostile, tmp_path, stack)
-        last = len(hostile.built(session_id).calls) - 1
+        last = len(hostile.open(session_id).calls) - 1
         shown = request_views.show_request(hostile, session_id, last)
         prompts = [entry for entry in shown["entries"] if entry["kind"] == "user"][-len(HOSTILE) - 1 :]
         assert len(prompts) == len(HOSTILE) + 1
@@ -307,7 +288,8 @@ def test_hostile_content_is_shown_and_does_nothing(
         opened.click("[data-view=compare]")
         assert opened.page.evaluate("window.harm === undefined")
         assert (
-            opened.page.evaluate("document.querySelectorAll('main script, main img, main svg').length") == 0
+            opened.page.evaluate("document.querySelectorAll('main script, main img, svg[onload]').length")
+            == 0
         )
         assert opened.page.complaints == []
 
@@ -319,8 +301,6 @@ def test_logs_without_system_text_say_so(browser: Browser, tmp_path: Path) -> No
         opened = open_view(browser, inspector, tmp_path, stack)
         opened.go(f"#/s/{parent.id}")
         assert "not recorded, about 18K tokens" in opened.text(".session-head")
-        opened.click("[data-view=totals]")
-        assert opened.text("#unused-tools").startswith("Not recorded")
         assert opened.page.complaints == []
 
 
@@ -328,14 +308,14 @@ AXE = (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
-def server(inspector: Inspector) -> Iterator[Server]:
-    with make_server(inspector).running() as running:
+def server(inspector: Inspector) -> Iterator[PageServer]:
+    with PageServer(inspector).running() as running:
         yield running
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_serious_for_people_who_use_other_means(
-    browser: Browser, server: Server, session_id: str, scheme: str
+    browser: Browser, server: PageServer, session_id: str, scheme: str
 ) -> None:
     """Every rule of axe, in every view, in both themes."""
     if not isinstance(browser, SystemBrowser):
@@ -347,12 +327,9 @@ def test_nothing_serious_for_people_who_use_other_means(
     opened.click("#unseen .link")
     opened.wait("document.querySelector('.pane-body')")
     problems["segment"] = find_problems(opened)
-    for name in ("requests", "compare", "whatif", "totals"):
+    for name in ("requests", "compare", "whatif"):
         opened.click(f"[data-view={name}]")
         problems[name] = find_problems(opened)
-    opened.click("[data-view=visible]")
-    opened.search("#visible-text", "part_3")
-    problems["visible"] = find_problems(opened)
     opened.click("#help")
     problems["help"] = find_problems(opened)
     assert {name: each for name, each in problems.items() if each} == {}
@@ -382,7 +359,7 @@ def test_a_running_session_appears_and_the_page_outlives_its_server(browser: Bro
         pytest.skip("the browser of the package opens files alone")
     inspector = open_inspector(tmp_path)
     write_session(tmp_path, turns=1)
-    with make_server(inspector).running() as server:
+    with PageServer(inspector).running() as server:
         opened = View(browser.open(server.address))
         opened.wait("document.querySelectorAll('.sessions tbody tr').length === 1")
         write_session(tmp_path, seed=8, turns=1)
@@ -392,12 +369,8 @@ def test_a_running_session_appears_and_the_page_outlives_its_server(browser: Bro
         before = opened.text(".session-head")
     opened.wait("!document.getElementById('offline').hidden")
     write_session(tmp_path, turns=1, extra=make_reading_turns(2))
-    with restart_server(open_inspector(tmp_path), server.port).running():
+    with PageServer(open_inspector(tmp_path), port=urlsplit(server.address).port or 0).running():
         opened.wait("document.getElementById('offline').hidden")
         opened.wait(f"document.querySelector('.session-head').textContent !== {json.dumps(before)}")
         calls = inspector.sessions.get(session_id).summary.calls
         assert f"{calls} requests" in opened.text(".session-head")
-
-
-def restart_server(inspector: Inspector, port: int) -> Server:
-    return make_server(inspector, port=port)

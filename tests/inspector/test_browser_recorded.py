@@ -1,4 +1,4 @@
-"""A recorded session in a real browser: what was sent and answered, the search, the tour, and keys alone."""
+"""A recorded session in a real browser: what was sent and answered, the search, and keys alone."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from lamina.conversations.record import Answered, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.dialects import Usage
+from lamina.gateway.inspection import PageServer
 from lamina.inspector import Inspector, Sessions
-from lamina.inspector.server import Server, make_server
+from lamina.inspector.one_file import save_session
 from lamina.inspector.views import show_session
 from lamina.stores import open_store
 from tests.browser.browser import Browser, SystemBrowser, SystemPage
@@ -52,8 +53,8 @@ def inspector(demo: DemoSource) -> Inspector:
 
 
 @pytest.fixture(scope="module")
-def server(inspector: Inspector) -> Iterator[Server]:
-    with make_server(inspector).running() as running:
+def server(inspector: Inspector) -> Iterator[PageServer]:
+    with PageServer(inspector).running() as running:
         yield running
 
 
@@ -68,14 +69,14 @@ def session_id(inspector: Inspector) -> str:
     return next(each.id for each in inspector.sessions.summaries() if not each.parent)
 
 
-def open_page(browser: Browser, server: Server, **options: Any) -> tuple[View, SystemPage]:
+def open_page(browser: Browser, server: PageServer, **options: Any) -> tuple[View, SystemPage]:
     assert isinstance(browser, SystemBrowser)
     page = browser.open(server.address, **options)
     return View(page), page
 
 
 @pytest.fixture(scope="module")
-def view(browser: Browser, server: Server) -> View:
+def view(browser: Browser, server: PageServer) -> View:
     return open_page(browser, server)[0]
 
 
@@ -88,19 +89,14 @@ def top_of(view: View, selector: str) -> float:
 # What was sent, and what came back.
 
 
-def test_the_body_the_raw_bytes_and_the_answer_are_those_of_the_record(
+def test_the_raw_bytes_and_the_answer_are_those_of_the_record(
     view: View, inspector: Inspector, session_id: str, calls: list[dict[str, Any]]
 ) -> None:
     sent = inspector.sessions.get(session_id).sent
-    assert sent is not None
     recalled = next(call["number"] for call in calls if call["recalled"])
     view.go(f"#/s/{session_id}/r/{recalled}")
     assert "recall" in view.text("#answer")
     assert "status 200" in view.text("#answer")
-    view.click("[data-show=body]")
-    last_place = view.texts(".section .place")[-1]
-    body = json.loads(sent.record.sent_body(sent.calls[recalled]) or b"")
-    assert last_place == f"messages[{len(body['messages']) - 1}]"
     view.click("[data-show=raw]")
     view.click("[data-look=exact]")
     assert view.text("#raw-text").encode() == sent.record.sent_body(sent.calls[recalled])
@@ -155,23 +151,22 @@ def test_a_lost_cache_has_its_cause_its_byte_and_its_price(
 
 
 def test_the_first_screen_begins_in_its_upper_third(
-    browser: Browser, server: Server, session_id: str
+    browser: Browser, server: PageServer, session_id: str
 ) -> None:
     for width, height in ((1440, 900), (PHONE, 844)):
         opened, _ = open_page(browser, server, width=width, height=height)
         opened.go(f"#/s/{session_id}")
-        assert top_of(opened, ".strip") < height / 3
+        assert top_of(opened, ".picture") < height / 3
         overflow = opened.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         assert overflow <= 0
     opened, _ = open_page(browser, server, width=1440, height=900)
     opened.go(f"#/s/{session_id}")
-    assert top_of(opened, ".strip") + 100 < UPPER_THIRD
-    assert len(opened.texts(".figure-line")) == 1
-    assert opened.page.evaluate("document.querySelector('.figure-line').getBoundingClientRect().height") < 40
+    assert top_of(opened, ".picture") + 100 < UPPER_THIRD
+    assert opened.page.evaluate("document.querySelector('.figures').getBoundingClientRect().height") < 40
 
 
 def test_a_page_at_twice_its_size_has_nothing_beside_its_window(
-    browser: Browser, server: Server, session_id: str
+    browser: Browser, server: PageServer, session_id: str
 ) -> None:
     """Zoom of 200 % halves the window in pixels of the page."""
     opened, _ = open_page(browser, server, width=640, height=450)
@@ -184,28 +179,6 @@ def test_a_page_at_twice_its_size_has_nothing_beside_its_window(
         opened.page.evaluate(f"void (window.location.hash = {json.dumps(address)})")
         opened.settle()
         assert opened.page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0, address
-
-
-def test_a_drag_chooses_a_span_and_its_figures_are_its_own(
-    browser: Browser, server: Server, session_id: str, calls: list[dict[str, Any]]
-) -> None:
-    opened, page = open_page(browser, server)
-    opened.go(f"#/s/{session_id}")
-    opened.wait("document.querySelector('.strip').width > 300")
-    page.drag(".strip", 0.5, 0.8)
-    opened.wait("location.hash.includes('from=')")
-    opened.settle()
-    words = opened.text(".figure-line")
-    first, last = (
-        int(opened.page.evaluate(f"new URLSearchParams(location.hash.split('?')[1]).get('{name}')"))
-        for name in ("from", "to")
-    )
-    assert 0 < first < last < len(calls) - 1
-    assert f"{last - first + 1} requests, from {first + 1} to {last + 1}" in words
-    spent = sum(call["dollars"] for call in calls[first : last + 1])
-    assert f"${spent:.2f}" in words
-    opened.click(".zoom button:last-child")
-    assert f"{len(calls)} requests" in opened.text(".figure-line")
 
 
 # Search to the place.
@@ -228,7 +201,7 @@ def test_a_search_leads_to_the_place_with_the_word_marked(view: View, session_id
 
 
 def test_questions_are_answered_with_keys_alone(
-    browser: Browser, server: Server, session_id: str, calls: list[dict[str, Any]]
+    browser: Browser, server: PageServer, session_id: str, calls: list[dict[str, Any]]
 ) -> None:
     opened, page = open_page(browser, server)
     opened.settle()
@@ -237,51 +210,60 @@ def test_questions_are_answered_with_keys_alone(
     page.press("Enter")
     opened.wait("document.querySelector('#places')")
     page.press("g")
-    opened.go(f"#/s/{session_id}")
+    last = len(calls) - 1
+    opened.go(f"#/s/{session_id}/r/{last}")
     opened.wait("document.querySelector('.live-line') && document.querySelector('.view h2')")
     page.press("k", "k")
-    opened.wait(f"document.querySelector('.view h2')?.textContent.startsWith('Request {len(calls) - 2} ')")
+    opened.wait(f"document.querySelector('.view h2')?.textContent.startsWith('Request {last - 1} ')")
     page.press("2")
     opened.wait("document.querySelector('.request-rows')")
     opened.page.evaluate("document.querySelector('.request-rows').focus()")
     page.press("ArrowUp", "ArrowUp", "Enter")
-    opened.wait(f"document.querySelector('.view h2')?.textContent.startsWith('Request {len(calls) - 4} ')")
+    opened.wait(f"document.querySelector('.view h2')?.textContent.startsWith('Request {last - 3} ')")
     page.press("3")
     opened.wait("document.querySelector('#verdict')")
-    opened.page.evaluate("document.querySelector('.strip').focus()")
-    page.press("+")
-    opened.wait("location.hash.includes('from=')")
+    opened.page.evaluate("document.querySelector('.picture').focus()")
+    page.press("ArrowLeft")
+    opened.wait(f"document.location.hash.includes('/r/{last - 5}?')")
     opened.settle()
-    opened.page.evaluate("document.querySelector('#session-menu summary').focus()")
-    page.press("Enter", "ArrowDown")
-    assert opened.page.evaluate("document.querySelector('#session-menu').open")
-    assert opened.page.evaluate("document.activeElement.closest('#session-menu .menu-list') !== null")
-    page.press("Escape")
-    assert opened.page.evaluate("!document.querySelector('#session-menu').open")
+    page.press("ArrowLeft")
+    opened.wait(f"document.location.hash.includes('/r/{last - 6}?')")
+    page.press("4")
+    opened.wait("document.querySelector('#alternatives')")
+    page.press("/")
+    opened.wait("document.activeElement.id === 'search'")
     assert page.complaints == []
 
 
-def test_the_tour_has_six_stops_and_leads_back(browser: Browser, server: Server, demo: DemoSource) -> None:
-    assert isinstance(browser, SystemBrowser)
-    page = browser.open(server.address + demo.first_address)
-    opened = View(page)
-    opened.settle()
-    titles = []
-    for stop in range(1, 7):
-        opened.wait(f"document.querySelector('#tour h2 span').textContent.includes('{stop} of 6')")
-        opened.wait("document.querySelector('.toured')")
-        titles.append(opened.text("#tour h2").split(f" {stop} of")[0])
-        opened.click("#tour-next")
-    assert titles[1:] == ["A cut", "A recall", "A lost cache", "A sub-agent", "An error"]
-    opened.wait("document.querySelector('#tour').hidden")
-    assert page.complaints == []
-    origin = opened.page.evaluate("location.origin")
-    assert all(url.startswith(f"{origin}/") for url in page.requests)
+def test_a_session_opens_at_its_most_expensive_event(
+    view: View, inspector: Inspector, session_id: str
+) -> None:
+    opens_at = show_session(inspector, session_id)["totals"]["opens_at"]
+    view.go(f"#/s/{session_id}")
+    assert view.text(".view h2").startswith(f"Request {opens_at + 1} ")
+    assert view.texts(".entry .what")[0].startswith("system")
+
+
+def test_a_saved_page_opens_without_a_server_and_says_what_it_left_out(
+    browser: Browser, inspector: Inspector, session_id: str, tmp_path: Path
+) -> None:
+    for is_redacted in (False, True):
+        path = tmp_path / f"{is_redacted}.html"
+        path.write_text(save_session(inspector, session_id, is_redacted=is_redacted), "utf-8")
+        page = browser.open(path.as_uri())
+        opened = View(page)
+        opened.settle()
+        opened.wait("document.querySelector('.picture .sum')")
+        assert "instead of" in opened.text(".picture .sum")
+        for name in ("requests", "compare", "whatif", "request"):
+            opened.click(f"[data-view={name}]")
+        assert any("Redacted: " in words for words in opened.texts("#left-out")) == is_redacted
+        assert (page.complaints, page.requests) == ([], [])
 
 
 @pytest.mark.parametrize("look", [("light", 1440), ("dark", PHONE)])
 def test_axe_finds_nothing_in_any_view_of_a_recorded_session(
-    browser: Browser, server: Server, session_id: str, calls: list[dict[str, Any]], look: tuple[str, int]
+    browser: Browser, server: PageServer, session_id: str, calls: list[dict[str, Any]], look: tuple[str, int]
 ) -> None:
     scheme, width = look
     opened, _ = open_page(browser, server, scheme=scheme, width=width)
@@ -289,8 +271,7 @@ def test_axe_finds_nothing_in_any_view_of_a_recorded_session(
     recalled = next(call["number"] for call in calls if call["recalled"])
     lost = next(call["number"] for call in calls if call["loss"] and not call["cut"])
     addresses = {
-        "entries": f"#/s/{session_id}/r/{recalled}?tour=3",
-        "body": f"#/s/{session_id}/r/{recalled}?show=body",
+        "entries": f"#/s/{session_id}/r/{recalled}",
         "raw": f"#/s/{session_id}/r/{recalled}?show=raw",
         "answer": f"#/s/{session_id}/r/{recalled}?show=answer",
         "requests": f"#/s/{session_id}/r/{recalled}?view=requests",
@@ -301,9 +282,6 @@ def test_axe_finds_nothing_in_any_view_of_a_recorded_session(
     for name, address in addresses.items():
         opened.page.evaluate(f"void (window.location.hash = {json.dumps(address)})")
         opened.settle()
-        opened.page.evaluate(
-            "document.querySelectorAll('details.menu, .filters').forEach(each => { each.open = true; })"
-        )
         problems[name] = find_problems(opened)
     assert {name: each for name, each in problems.items() if each} == {}
 
@@ -367,9 +345,9 @@ def test_new_requests_appear_without_moving_what_one_reads(browser: Browser, tmp
     inspector = open_inspector(StoreAsker(talk.path), WORKSPACE, pause=0.0)
     with ThreadPoolExecutor(1) as threads:
         session_id = threads.submit(inspector.sessions.summaries).result()[0].id
-    with make_server(inspector).running() as server:
+    with PageServer(inspector).running() as server:
         opened, page = open_page(browser, server)
-        opened.go(f"#/s/{session_id}")
+        opened.go(f"#/s/{session_id}/r/2")
         opened.wait("document.querySelector('#follow')")
         assert "live" in opened.text(".live-line")
         opened.page.evaluate("void (document.querySelector('.entries').dataset.mine = 'yes')")
@@ -383,9 +361,6 @@ def test_new_requests_appear_without_moving_what_one_reads(browser: Browser, tmp
             opened.page.evaluate("document.querySelector('.entries').getBoundingClientRect().top") == before
         )
         assert opened.text(".view h2").startswith("Request 3 ")
-        notices = "\n".join(opened.texts(".notice span"))
-        assert "the cache was lost" in notices
-        assert "A cut is near" in notices
         opened.click("#follow")
         opened.wait("document.querySelector('.view h2')?.textContent.startsWith('Request 4 ')")
         talk.say("And another.", read=9_000)

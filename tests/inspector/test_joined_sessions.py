@@ -13,9 +13,8 @@ from lamina.conversations.record import Answered, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.dialects import Usage
-from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary, StoredSession
+from lamina.inspector.recorded_sessions import ListedSession, SessionSummary
 from lamina.inspector.sessions import join_sessions
-from lamina.replay.model_calls import RecordedConversation
 from lamina.replay.values import make_id
 from lamina.stores import open_store
 from tests.cli.running import run
@@ -30,8 +29,6 @@ def summary(name: str, calls: int = 3, began: float = 0.0, **fields: Any) -> Ses
         "place": name,
         "first_words": "",
         "model": "m",
-        "dialect": "anthropic",
-        "messages": 0,
         "tokens": None,
         "dollars": None,
         "lost_caches": 0,
@@ -44,18 +41,15 @@ def unread() -> Any:
     raise AssertionError("the list needs no session in full")
 
 
-def recorded(name: str, **fields: Any) -> StoredSession:
-    return StoredSession(summary=summary(name, **fields), load=unread)
+def recorded(name: str, **fields: Any) -> ListedSession:
+    return ListedSession(summary=summary(name, **fields), load=unread)
 
 
-def logged(name: str, **fields: Any) -> RecordedSession:
-    def read() -> RecordedConversation:
-        raise AssertionError("the list needs no history")
-
-    return RecordedSession(summary=summary(name, **fields), history=read)
+def logged(name: str, **fields: Any) -> ListedSession:
+    return ListedSession(summary=summary(name, **fields), load=unread, is_log=True)
 
 
-def join(sessions: Iterable[StoredSession | RecordedSession]) -> dict[str, SessionSummary]:
+def join(sessions: Iterable[ListedSession]) -> dict[str, SessionSummary]:
     joined = join_sessions({session.summary.id: session for session in sessions})
     return {session.summary.name: session.summary for session in joined.values()}
 

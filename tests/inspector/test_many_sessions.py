@@ -18,8 +18,7 @@ from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.dialects import Usage
 from lamina.inspector import Inspector, Sessions, search, stored_sessions
-from lamina.inspector.progress import ReaderGone, watch_reader
-from lamina.inspector.search import SearchFilters, search_places
+from lamina.inspector.search import search_places
 from lamina.inspector.stored_sessions import AskStore, StoredSessions
 from lamina.inspector.views import show_session, show_sessions
 from lamina.stores import MemoryStore, Store, open_store
@@ -106,28 +105,16 @@ def test_a_session_opens_from_a_line_without_figures(counted: tuple[Inspector, C
     assert len(page["calls"]) == 2
 
 
-def test_a_search_ends_when_its_reader_has_gone(counted: tuple[Inspector, CountedStore]) -> None:
-    inspector, store = counted
-    assert len(search_places(inspector, "parcel", SearchFilters())["places"]) == TALKS
-    store.records = 0
-    inspector = Inspector(Sessions(sources=[StoredSessions(store, "w")]))
-    inspector.sessions.summaries()
-    looks = iter([False, False])
-    with watch_reader(lambda: next(looks, True)), pytest.raises(ReaderGone):
-        search_places(inspector, "parcel", SearchFilters())
-    assert store.records == 1, "the one without a state for the list, and none of the search"
-
-
 def test_a_search_reads_only_conversations_whose_records_may_have_its_words(
     counted: tuple[Inspector, CountedStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inspector, store = counted
     inspector.sessions.summaries()
     store.records = 0
-    (place,) = search_places(inspector, "town4 parcel", SearchFilters())["places"]
+    (place,) = search_places(inspector, "town4 parcel")["places"]
     assert (place["words"], store.records) == ("town4", 1)
     monkeypatch.setattr(search, "MOST_PLACES", 2)
-    answer = search_places(inspector, "parcel", SearchFilters())
+    answer = search_places(inspector, "parcel")
     assert (len(answer["places"]), answer["more"]) == (2, True)
 
 
@@ -179,8 +166,8 @@ def test_a_search_of_records_finds_what_a_search_of_all_conversations_finds(
     anyio.run(write, store)
     ask = cast("AskStore", lambda operation: anyio.run(operation, store))
     inspector = Inspector(Sessions(sources=[StoredSessions(ask, "w")]))
-    found = {words: search_places(inspector, words, SearchFilters()) for words in WORDS}
+    found = {words: search_places(inspector, words) for words in WORDS}
     monkeypatch.setattr(search.RecordScan, "may_have", lambda *_: True)
     for words, answer in found.items():
-        assert answer == search_places(inspector, words, SearchFilters()), words
+        assert answer == search_places(inspector, words), words
     assert sum(bool(answer["places"]) for answer in found.values()) >= 12

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable
 from functools import cache
@@ -16,18 +15,14 @@ from hypothesis import strategies as st
 from lamina.conversations.record import Answered, ConversationRecord, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState
-from lamina.dialects import DIALECTS, Usage
+from lamina.dialects import Usage
 from lamina.inspector import Inspector, Sessions
-from lamina.inspector.body_views import find_diagnosis, outline_request, show_body, show_raw_answer
+from lamina.inspector.answers import find_diagnosis, show_body, show_raw_answer
 from lamina.inspector.comparisons import compare_requests, compare_words
+from lamina.inspector.recorded_sessions import RecordedSession, summarise_sent
 from lamina.inspector.request_views import show_request
 from lamina.inspector.sent_conversations import SentConversation
-from lamina.inspector.sent_history import number_turns
-from lamina.inspector.sent_sessions import Continuations, count_common_turns
-from lamina.inspector.session_figures import measure_session
-from lamina.inspector.stored_sessions import make_session
 from lamina.inspector.views import show_session
-from lamina.replay.across import summarise_across
 from tests.conversations.recorded_talk import MODELS, WORKSPACE, RecordedTalk, StoreAsker, write_long_talk
 from tests.conversations.truth import open_inspector
 from tests.inspector.recorded import open_inspector as open_logs
@@ -57,215 +52,17 @@ def saved_talks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sav
     return write
 
 
-# Whether a request continues the one before it.
-
-
-def record_bodies(bodies: list[dict[str, Any]], dialect: str) -> ConversationRecord:
-    """A record of these bodies, each in a batch of its own or several together."""
-    writer = RecordWriter()
-    record = ConversationRecord()
-    for number, body in enumerate(bodies):
-        request = SentRequest(id=f"r{number}", at=1.0 + number, dialect=dialect)
-        writer.add_sent(request, body=msgspec.json.encode(body))
-        records = writer.encode()
-        record.read(records)
-        writer.saved()
-    return record
-
-
-_TEXTS = st.one_of(
-    st.text(max_size=12),
-    st.sampled_from(['],"tools":[', '{"role":"user"', "\\", '"', "x" * 300, "]", "messages"]),
-)
-
-
-@st.composite
-def requests(draw: st.DrawFn) -> dict[str, Any]:
-    """A request of Anthropic's API whose fields stand in any order, with cache markers anywhere."""
-
-    def block() -> dict[str, Any]:
-        value: dict[str, Any] = {"type": "text", "text": draw(_TEXTS)}
-        if draw(st.booleans()):
-            value["cache_control"] = {"type": "ephemeral"}
-        return value
-
-    turns: list[dict[str, Any]] = []
-    for at in range(draw(st.integers(1, 5))):
-        content: Any = [block() for _ in range(draw(st.integers(1, 3)))]
-        if draw(st.booleans()):
-            content = draw(_TEXTS)
-        turns.append({"role": ("user", "assistant")[at % 2], "content": content})
-    fields = {
-        "model": "claude-sonnet-4-5",
-        "system": [block()],
-        "messages": turns,
-        "tools": [{"name": name, "input_schema": {}} for name in draw(st.sampled_from(["a", "ab", "ba"]))],
-        "max_tokens": draw(st.integers(1, 99)),
-    }
-    order = draw(st.permutations(sorted(fields)))
-    return {name: fields[name] for name in order}
-
-
-@given(requests(), requests(), st.data())
-def test_pieces_tell_what_whole_bodies_tell(
-    first: dict[str, Any], other: dict[str, Any], data: st.DataObject
-) -> None:
-    grown = {**first, "messages": [*first["messages"], *other["messages"]]}
-    moved = json.loads(json.dumps(grown).replace('"cache_control": {"type": "ephemeral"}', '"a": 1'))
-    changed = {**grown, "messages": [*grown["messages"]]}
-    at = data.draw(st.integers(0, len(grown["messages"]) - 1))
-    changed["messages"].insert(at, {"role": "user", "content": "something in between"})
-    bodies = [first, grown, moved, changed, {**first, "tools": other["tools"]}, first, first]
-    record = record_bodies(bodies, "anthropic")
-    continuations = Continuations(record)
-    dialect = DIALECTS["anthropic"]
-    for number in range(1, len(bodies)):
-        expected = count_common_turns(bodies[number - 1], bodies[number], dialect) is not None
-        found = continuations.is_continued(record.calls[number - 1], record.calls[number])
-        assert found == expected, number
-
-
-@pytest.mark.parametrize("dialect", sorted(MODELS))
-def test_a_long_talk_continues_where_its_bodies_do(
-    dialect: str, saved_talks: Callable[[str], SavedTalk]
-) -> None:
-    saved = saved_talks(dialect)
-    shown = show_session(saved.inspector, saved.session_id)
-    bodies = [json.loads(received.body) for received in saved.talk.received]
-    expected = [True]
-    for before, after in itertools.pairwise(bodies):
-        expected.append(count_common_turns(before, after, DIALECTS[dialect]) is not None)
-    assert [call["continues"] for call in shown["calls"]] == expected
-    assert False in expected
-
-
-def test_growing_requests_are_compared_without_reading_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opening a session must not take the square of its length: no body is decoded as a whole."""
-    turns = [{"role": ("user", "assistant")[at % 2], "content": f"{at} " + "word " * 80} for at in range(60)]
-    bodies = [{"model": "m", "messages": turns[:count], "max_tokens": 9} for count in range(3, 60)]
-    record = record_bodies(bodies, "anthropic")
-    monkeypatch.setattr(record, "sent_body", None)
-    continuations = Continuations(record)
-    calls = record.calls
-    assert all(continuations.is_continued(*pair) for pair in itertools.pairwise(calls))
-
-
-@pytest.mark.parametrize("dialect", sorted(MODELS))
-def test_turns_are_those_of_the_entries(dialect: str, saved_talks: Callable[[str], SavedTalk]) -> None:
-    saved = saved_talks(dialect)
-    sent = saved.inspector.sessions.get(saved.session_id).sent
-    assert sent is not None
-    turns = number_turns(sent)
-    shown = [
-        show_request(saved.inspector, saved.session_id, number)["call"]["turn"]
-        for number in range(len(sent.calls))
-    ]
-    repeated = {number for number, call in enumerate(saved.talk.received) if number in (12, 13)}
-    assert [turn for number, turn in enumerate(turns[:12]) if number not in repeated] == shown[:12]
-
-
 # The body and the answer, in the provider's own form.
 
 
 @pytest.mark.parametrize("dialect", sorted(MODELS))
-def test_the_body_is_shown_byte_for_byte_and_to_read(
-    dialect: str, saved_talks: Callable[[str], SavedTalk]
-) -> None:
+def test_the_body_is_shown_byte_for_byte(dialect: str, saved_talks: Callable[[str], SavedTalk]) -> None:
     saved = saved_talks(dialect)
     for number in (0, 11, len(saved.talk.received) - 1):
         received = saved.talk.received[number]
         body = show_body(saved.inspector, saved.session_id, number)
         assert body["text"].encode() == received.body
         assert (body["dialect"], body["size"]) == (dialect, len(received.body))
-        request = json.loads(received.body)
-        turns = request.get("messages") or request.get("input") or request.get("contents")
-        roles = [section["role"] for section in body["sections"] if "[" in section["place"]]
-        assert roles == [turn.get("role") or turn["type"] for turn in turns]
-        texts = "\n".join(block["text"] for section in body["sections"] for block in section["blocks"])
-        assert saved.talk.texts[0].splitlines()[1] in texts
-        assert "You work on the parcels of a post office" in texts
-
-
-def test_blocks_have_the_names_of_their_api() -> None:
-    request = {
-        "model": "m",
-        "system": [{"type": "text", "text": "S", "cache_control": {"type": "ephemeral", "ttl": "1h"}}],
-        "messages": [
-            {"role": "user", "content": "hello"},
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "hm", "signature": "x"},
-                    {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a.py"}},
-                ],
-            },
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "text"}]},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {"id": "c2", "type": "function", "function": {"name": "run", "arguments": "{}"}}
-                ],
-            },
-            {"role": "tool", "tool_call_id": "c2", "content": "done"},
-            {"role": "model", "parts": [{"functionCall": {"name": "find", "args": {"q": 1}}}]},
-        ],
-        "max_tokens": 5,
-    }
-    sections = {section["place"]: section for section in outline_request(request)}
-    blocks = {
-        place: [(block["sort"], block["name"], block["text"]) for block in section["blocks"]]
-        for place, section in sections.items()
-    }
-    assert blocks["messages[0]"] == [("text", "", "hello")]
-    assert blocks["messages[1]"][0] == ("thinking", "", "hm")
-    assert blocks["messages[1]"][1][:2] == ("tool_use", "read")
-    assert blocks["messages[2]"] == [("tool_result", "c1", "text")]
-    assert blocks["messages[3]"] == [("function", "run", "{}")]
-    assert blocks["messages[4]"] == [("tool", "c2", "done")]
-    assert blocks["messages[5]"][0][:2] == ("functionCall", "find")
-    assert sections["system"]["blocks"][0]["marker"] == "1h"
-    assert '"max_tokens": 5' in blocks[""][0][2]
-    assert '"model": "m"' in blocks[""][0][2]
-
-
-def test_blocks_of_converse_have_their_names_and_texts() -> None:
-    spec = {"name": "read", "inputSchema": {"json": {"type": "object"}}}
-    request = {
-        "modelId": "m",
-        "toolConfig": {"tools": [{"toolSpec": spec}], "toolChoice": {"auto": {}}},
-        "messages": [
-            {
-                "role": "assistant",
-                "content": [
-                    {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "x"}}},
-                    {"toolUse": {"toolUseId": "c1", "name": "read", "input": {}}},
-                ],
-            },
-            {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": [{"text": "done"}]}}]},
-        ],
-    }
-    sections = {section["place"]: section for section in outline_request(request)}
-    blocks = {
-        place: [(block["sort"], block["name"], block["text"]) for block in section["blocks"]]
-        for place, section in sections.items()
-    }
-    assert blocks["toolConfig.tools"][0][0] == "read"
-    assert blocks["messages[0]"] == [("reasoningContent", "", "hm"), ("toolUse", "read", "{}")]
-    assert blocks["messages[1]"] == [("toolResult", "c1", "done")]
-    assert "toolChoice" in blocks[""][0][2]
-    assert "toolSpec" not in blocks[""][0][2]
-
-
-def test_a_request_with_other_tools_does_not_continue_the_one_before_it() -> None:
-    turns = [{"role": "user", "content": [{"text": "hello"}]}]
-    tool = {"toolSpec": {"name": "read"}}
-    before = {"toolConfig": {"tools": [tool]}, "messages": turns}
-    after = {"toolConfig": {"tools": [{"toolSpec": {"name": "write"}}]}, "messages": turns}
-    marked = {"toolConfig": {"tools": [tool, {"cachePoint": {"type": "default"}}]}, "messages": turns}
-    converse = DIALECTS["bedrock_converse"]
-    assert count_common_turns(before, after, converse) is None
-    assert count_common_turns(before, marked, converse) == 1
 
 
 def test_an_answer_has_text_thinking_and_calls_and_its_raw_bytes() -> None:
@@ -364,11 +161,14 @@ def open_calls(
     record = ConversationRecord()
     record.read(writer.encode())
     conversation = SentConversation("talk", ConversationState(dialect="anthropic", keep="all"), record)
-    session = make_session(conversation)
+    session = RecordedSession(summary=summarise_sent(conversation), sent=conversation)
 
     class OneSession(Sessions):
         def get(self, _: str) -> Any:
             return session
+
+        def complete(self, summaries: Any) -> list[Any]:
+            return list(summaries)
 
         def children(self, _: Any) -> list[Any]:
             return []
@@ -408,21 +208,6 @@ def test_a_loss_that_was_reported_is_told_even_where_the_bytes_continue() -> Non
     assert loss["dollars"] == pytest.approx(22_890 * (3.75 - 0.3) / 1e6)
     assert answer["price"] is None, "a loss has one price"
     assert show_session(inspector, session_id)["calls"][1]["loss"] == loss
-
-
-def test_a_loss_of_the_overview_leads_to_its_request_though_one_before_it_reported_nothing() -> None:
-    inspector, session_id = open_calls(
-        [
-            (anthropic_body(1), usage(22_900, written=22_890), SAID, 200),
-            (anthropic_body(3), None, b"{}", 529),
-            (anthropic_body(3), usage(23_900, written=23_890), SAID, 200),
-        ]
-    )
-    figures = measure_session(inspector.sessions.get(session_id))
-    assert figures is not None
-    summary = summarise_across([figures])
-    assert [lost.place.request for lost in summary.lost] == [2]
-    assert show_session(inspector, session_id)["calls"][2]["loss"]["tokens"] == summary.lost_tokens
 
 
 def test_a_pause_is_the_cause_if_it_was_longer_than_the_cache_lives() -> None:

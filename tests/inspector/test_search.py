@@ -9,7 +9,7 @@ import pytest
 from lamina.errors import BadInput
 from lamina.inspector import Inspector
 from lamina.inspector.request_views import show_request
-from lamina.inspector.search import read_filters, search_places
+from lamina.inspector.search import search_places
 from lamina.inspector.segment_views import show_segment
 from tests.conversations.recorded_talk import WORKSPACE, StoreAsker, write_long_talk
 from tests.conversations.truth import open_inspector as open_recorded
@@ -30,15 +30,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Inspector:
     return open_recorded(ask, WORKSPACE)
 
 
-def find(inspector: Inspector, text: str, **filters: str) -> list[dict[str, Any]]:
-    places: list[dict[str, Any]] = search_places(inspector, text, read_filters(filters))["places"]
+def find(inspector: Inspector, text: str) -> list[dict[str, Any]]:
+    places: list[dict[str, Any]] = search_places(inspector, text)["places"]
     return places
 
 
 def test_a_place_is_the_first_request_that_has_the_words(logs: Inspector) -> None:
     (place,) = find(logs, "step_2_399")
-    assert (place["words"], place["role"], place["tool"]) == ("step_2_399", "tool", "read_file")
-    assert place["path"] == "src/part_2.py"
+    assert (place["words"], place["role"]) == ("step_2_399", "tool")
     assert place["before"].endswith("def")
     shown = show_request(logs, place["session"], place["request"])
     assert place["ref"] in {entry["ref"] for entry in shown["entries"]}
@@ -46,33 +45,14 @@ def test_a_place_is_the_first_request_that_has_the_words(logs: Inspector) -> Non
     assert place["ref"] not in {entry["ref"] for entry in earlier["entries"]}
 
 
-def test_words_phrases_and_whole_words(logs: Inspector) -> None:
+def test_words_and_phrases(logs: Inspector) -> None:
     assert find(logs, "PART_2 read")  # both words, in any order and case
     assert not find(logs, '"PART_2"')  # exactly so
     assert find(logs, '"Read part 2 and say"')
     assert not find(logs, '"part 2 Read"')
-    assert find(logs, "step_2_39", whole="0")
-    assert {place["words"] for place in find(logs, "step_2_39", whole="1")} == {"step_2_39"}
     with_word = find(logs, "part")
     without = find(logs, "part -400")
     assert 0 < len(without) < len(with_word)
-
-
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        ({"role": "user"}, {"user"}),
-        ({"role": "assistant"}, {"assistant"}),
-        ({"role": "tool_result"}, set()),
-        ({"tool": "read_file", "path": "part_1"}, {"assistant"}),
-        ({"client": "nobody"}, set()),
-        ({"until": "2020-01-01"}, set()),
-        ({"since": "2020-01-01"}, {"user", "assistant"}),
-        ({"sight": "out"}, set()),
-    ],
-)
-def test_filters_narrow_the_places(logs: Inspector, filters: dict[str, str], expected: set[str]) -> None:
-    assert {place["role"] for place in find(logs, "part", **filters)} == expected
 
 
 def test_an_answer_that_no_request_has_is_found_with_its_request(logs: Inspector) -> None:
@@ -91,14 +71,9 @@ def test_what_a_cut_left_out_is_found_and_said_to_be_out_of_sight(recorded: Insp
     later = show_segment(recorded, hidden["session"], last, hidden["ref"])
     assert later["arrived"] == hidden["request"]
     assert [change["form"] for change in later["history"]][-1] == later["form"] != "FULL"
-    assert find(recorded, '"Parcel 8 stopped at office 801"', sight="in") == []
 
 
-def test_a_search_for_nothing_and_a_day_that_is_none_are_refused(logs: Inspector) -> None:
+def test_a_search_for_nothing_is_refused(logs: Inspector) -> None:
     for text in ("", "   ", "-gone"):
         with pytest.raises(BadInput, match="nothing to look for"):
             find(logs, text)
-    with pytest.raises(BadInput, match="since"):
-        read_filters({"since": "yesterday"})
-    with pytest.raises(BadInput, match="sight"):
-        read_filters({"sight": "up"})

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
 
 from lamina.cli.stored_sessions import LogSource
 from lamina.inspector import Inspector, Sessions, request_views, segment_views, views
-from lamina.inspector.logged_sessions import usages_by_call
 from lamina.sessions import Session
 from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session
 
@@ -28,45 +26,44 @@ def test_a_file_that_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
     write_session(tmp_path, seed=8, turns=1)
     assert sessions.state() != state
     assert len(sessions.summaries()) == 2
-    assert sessions.get(first.summary.id).conversation is first.conversation
+    assert sessions.get(first.summary.id).sent is first.sent
 
 
 def test_a_session_that_grows_is_read_again_under_the_same_id(tmp_path: Path) -> None:
     write_session(tmp_path, turns=1)
     inspector = open_inspector(tmp_path)
     before = inspector.sessions.summaries()[0]
-    built = inspector.built(before.id)
+    opened = inspector.open(before.id)
     write_session(tmp_path, turns=1, extra=make_reading_turns(1))
     after = inspector.sessions.summaries()[0]
     assert after.id == before.id
     assert after.calls > before.calls
-    assert len(inspector.built(after.id).calls) > len(built.calls)
+    assert len(inspector.open(after.id).calls) > len(opened.calls)
 
 
 def test_what_records_lack_is_one_estimated_block(tmp_path: Path) -> None:
     inspector = open_inspector(write_agent_log(tmp_path))
     parent = next(summary for summary in inspector.sessions.summaries() if not summary.parent)
     shown = views.show_session(inspector, parent.id)
-    first = shown["calls"][0]
-    assert not shown["head_recorded"]
-    assert shown["unrecorded"] + first["tokens"] == first["reported"]
+    first = request_views.show_request(inspector, parent.id, 0)
+    assert shown["unrecorded"] > 17_000
+    parts = sum(row["tokens"] for row in first["entries"])
+    assert shown["calls"][0]["reported"] - shown["unrecorded"] - parts in range(10)
 
 
-@pytest.mark.parametrize("rules", ["", "anthropic"])
-def test_a_session_has_one_size_which_is_the_reported_one(tmp_path: Path, rules: str) -> None:
-    """In the list, on the page, and in the sum of the entries of each request; whatever the rules."""
+def test_a_session_has_one_size_which_is_the_reported_one(tmp_path: Path) -> None:
+    """In the list, on the page, and in the sum of the entries of each request."""
     inspector = open_inspector(write_agent_log(tmp_path))
     for summary in inspector.sessions.summaries():
-        shown = views.show_session(inspector, summary.id, rules=rules)
-        sizes = [call["tokens"] + shown["unrecorded"] for call in shown["calls"]]
-        usages = usages_by_call(inspector.sessions.get(summary.id))
-        assert sizes == [usage.total for usage in usages if usage is not None]
-        assert summary.tokens == shown["totals"]["largest"] + shown["unrecorded"]
+        shown = views.show_session(inspector, summary.id)
+        sizes = [call["tokens"] for call in shown["calls"]]
+        assert sizes == [call["read"] + call["written"] + call["uncached"] for call in shown["calls"]]
+        assert summary.tokens == shown["totals"]["largest"]
         for call in shown["calls"]:
-            assert sum(call["layers"].values()) <= call["tokens"]
-            request = request_views.show_request(inspector, summary.id, call["number"], rules=rules)
-            parts = sum(row["tokens"] for row in request["entries"]) + request["tools"] + request["other"]
-            assert parts == call["tokens"]
+            request = request_views.show_request(inspector, summary.id, call["number"])
+            parts = sum(row["tokens"] for row in request["entries"]) + request["tools"]
+            rest = call["tokens"] - parts - request["unrecorded"]  # what a request has around its entries
+            assert 0 <= rest <= 10 + 10 * len(request["entries"])
 
 
 def test_sub_agents_stand_under_their_parent(tmp_path: Path) -> None:
@@ -78,16 +75,6 @@ def test_sub_agents_stand_under_their_parent(tmp_path: Path) -> None:
     shown = views.show_session(inspector, lane["id"])
     assert shown["lanes"] == []
     assert [(relative["id"], relative["is_parent"]) for relative in shown["relatives"]] == [(parent.id, True)]
-
-
-def test_markers_stand_where_the_rules_put_them(tmp_path: Path) -> None:
-    inspector = open_inspector(write_session(tmp_path, turns=2))
-    session_id = inspector.sessions.summaries()[0].id
-    shown = request_views.show_request(inspector, session_id, 9, rules="anthropic")
-    assert 1 <= len(shown["markers"]) <= 4
-    assert all(0 <= m["looks_back_to"] < m["tokens"] <= shown["call"]["tokens"] for m in shown["markers"])
-    assert shown["markers"][-1]["tokens"] == shown["call"]["tokens"]
-    assert request_views.show_request(inspector, session_id, 9)["markers"] == []
 
 
 def test_only_images_of_the_session_itself_are_shown(tmp_path: Path) -> None:
@@ -106,7 +93,7 @@ def test_only_images_of_the_session_itself_are_shown(tmp_path: Path) -> None:
     ]
     inspector = open_inspector(write_session(tmp_path, turns=1, extra=extra))
     session_id = inspector.sessions.summaries()[0].id
-    last = len(inspector.built(session_id).calls) - 1
+    last = len(inspector.open(session_id).calls) - 1
     shown = request_views.show_request(inspector, session_id, last)
     images = []
     texts = []

@@ -7,16 +7,10 @@ from typing import Any
 
 import pytest
 
+from lamina.cli.inspect import DemoSource
 from lamina.core.explanation import explain
-from lamina.inspector import (
-    Inspector,
-    request_views,
-    views,
-)
-from lamina.inspector.building import build_call
-from lamina.inspector.built_values import turn_of
-from lamina.replay import ReplayOptions
-from lamina.replay.runs import replay_trace
+from lamina.inspector import Inspector, Sessions, request_views, views
+from lamina.inspector.alternatives import show_alternatives
 from tests.inspector.recorded import open_inspector, write_session
 
 CALL = {"id": "x1", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
@@ -52,45 +46,13 @@ def test_the_list_names_the_session(inspector: Inspector) -> None:
 
 
 def test_every_request_is_what_explain_says(inspector: Inspector, session_id: str) -> None:
-    """The strip measures all requests in one build; a request that is looked at is built by itself."""
-    built = inspector.built(session_id)
-    for call in (*built.calls[:-3:5], *built.calls[-3:]):
+    opened = inspector.open(session_id)
+    for call in (*opened.calls[:-3:5], *opened.calls[-3:]):
         shown = request_views.show_request(inspector, session_id, call.number)
-        envelope = build_call(built, call.number).envelope
-        manifest = explain(envelope)
+        manifest = explain(views.read_envelope(inspector.read(opened, call.number)))
         assert [entry["tokens"] for entry in shown["entries"]] == [row.tokens for row in manifest.rows]
         assert [entry["why"] for entry in shown["entries"]] == [row.why for row in manifest.rows]
-        assert (call.tokens, call.entries) == (manifest.tokens, len(manifest.rows))
-        layers = {layer.value: tokens for layer, tokens in manifest.layers.items()}
-        assert call.layers == pytest.approx(layers, abs=len(manifest.rows) / 2)  # each entry is rounded
-        assert call.turn == turn_of(envelope.entries, len(envelope.entries))
-        assert sum(shown["groups"]["kind"].values()) == sum(entry["tokens"] for entry in shown["entries"])
-
-
-@pytest.mark.parametrize("rules", ["anthropic", "openai", "openai_legacy", "vllm"])
-def test_under_other_rules_a_cache_reads_about_what_the_lab_says(
-    rules: str, inspector: Inspector, session_id: str
-) -> None:
-    """The strip takes a request for the last one and more; the lab simulates the cache block by block.
-
-    The strip has the reported sizes, and the lab counts.
-    """
-    trace = inspector.sessions.get(session_id).conversation.trace
-    options = ReplayOptions(policies=("none",), windows=(400_000,), rules=(rules,), model="gpt-5")
-    [outcome] = replay_trace(trace, options).outcomes
-    calls = inspector.built(session_id, rules).calls
-    assert all(call.simulated for call in calls)
-    share = sum(call.tokens for call in calls) / outcome.sent
-    assert sum(call.read for call in calls) == pytest.approx(share * outcome.read, rel=0.06)
-    paid = sum(call.written + call.uncached for call in calls)
-    assert paid == pytest.approx(share * (outcome.written + outcome.uncached), rel=0.25)
-    assert any(call.written for call in calls) == (outcome.written > 0)
-
-
-def test_unused_tools_are_listed_first(inspector: Inspector, session_id: str) -> None:
-    tools = views.show_session(inspector, session_id)["tools"]
-    assert tools[0]["calls"] == 0
-    assert "send_fax" in [tool["name"] for tool in tools if tool["calls"] == 0]
+        assert (call.tokens, shown["sent"]) == (manifest.tokens, len(manifest.rows))
 
 
 def test_a_file_that_grows_is_read_again(tmp_path: Path) -> None:
@@ -101,3 +63,47 @@ def test_a_file_that_grows_is_read_again(tmp_path: Path) -> None:
     write_session(tmp_path, turns=3)
     assert inspector.sessions.state() != state
     assert inspector.sessions.summaries()[0].calls > before
+
+
+def test_a_session_opens_at_its_most_expensive_event(inspector: Inspector, session_id: str) -> None:
+    """Its cache was lost after a day: nothing else cost so much."""
+    shown = views.show_session(inspector, session_id)
+    call = shown["calls"][shown["totals"]["opens_at"]]
+    assert call["loss"]["by"] == "expiry"
+    assert call["dollars"] == max(each["dollars"] for each in shown["calls"])
+
+
+def test_a_request_is_named_by_the_first_tool_call_of_its_answer(
+    inspector: Inspector, session_id: str
+) -> None:
+    calls = views.show_session(inspector, session_id)["calls"]
+    assert calls[0]["calls"] == "read_file src/old_courier.py"
+    answer = request_views.show_request(inspector, session_id, 0)["answer"]
+    assert [part["name"] for part in answer["parts"] if part["sort"] == "call"] == ["read_file"]
+
+
+def test_what_if_has_the_rows_of_lamina_run(inspector: Inspector, session_id: str) -> None:
+    shown = show_alternatives(inspector, session_id)
+    dollars = views.show_session(inspector, session_id)["totals"]["dollars"]
+    rows = shown["saving"]["rows"]
+    assert [row["flag"] for row in rows][:2] == ["--window model", "--prefer memory"]
+    assert rows[0]["dollars"] == pytest.approx(dollars)
+    assert shown["paid"] is None  # it did not run under lamina
+
+
+def test_the_demo_says_what_it_saved() -> None:
+    """The dashed line is what the client wrote, and the sum without lamina is that of its account."""
+    inspector = Inspector(Sessions(sources=[DemoSource(7)]))
+    demo_id = max(inspector.sessions.summaries(), key=lambda summary: summary.calls).id
+    shown = views.show_session(inspector, demo_id)
+    totals = shown["totals"]
+    measured = [call for call in shown["calls"] if call["whole"] is not None]
+    assert all(call["whole"] >= call["tokens"] for call in measured)
+    first_cut = next(call["number"] for call in shown["calls"] if call["cut"])
+    assert all(call["whole"] == call["tokens"] for call in measured if call["number"] < first_cut)
+    assert totals["without"] > totals["dollars"]
+    assert f"${totals['without']:.4f}" in totals["without_words"]
+    last = request_views.show_request(inspector, demo_id, totals["opens_at"])
+    reasons = {entry["why"] for entry in last["entries"] if entry["form"] == "OMITTED"}
+    assert "in the digest of cut 1" in reasons
+    assert not any("fold-" in reason for reason in reasons)

@@ -16,7 +16,6 @@ from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import read_record
 from lamina.gateway import GatewayAccount
 from lamina.inspector import views
-from lamina.inspector.pages import show_across
 from lamina.replay import Trace, replay, sum_recorded_usage
 from lamina.replay.traces.recorded_conversations import make_trace
 from lamina.stores import Store
@@ -130,10 +129,10 @@ def test_a_record_without_texts_says_what_it_cost(options: list[str], tmp_path: 
     assert done.code == 0, done.err
     account = json.loads(done.out)
     (reported,) = account["reported"]
-    across = show_across(open_inspector(ask, WORKSPACE), {})
+    [summary] = open_inspector(ask, WORKSPACE).sessions.summaries()
     by_hand = sum(price_received(received) for received in talk.received)
-    assert reported["dollars"] == pytest.approx(by_hand) == pytest.approx(across["dollars"])
-    assert reported["began"] == across["began"]
+    assert reported["dollars"] == pytest.approx(by_hand) == pytest.approx(summary.dollars)
+    assert reported["began"] == summary.began
     assert (account["damaged"], account["foreign"], account["outcomes"]) == ([], [], [])
 
 

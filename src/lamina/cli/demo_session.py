@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -54,25 +54,17 @@ _ADDED_LATER = " Today is Tuesday."
 _SYSTEM = "You are a careful programmer. You read before you write, and you say what you did."
 
 
-class DemoConversation(NamedTuple):
-    """A made-up conversation, and the request at which its story is best begun."""
-
-    conversation: SentConversation
-    begins_at: int
-
-
-def make_demo(seed: int) -> list[DemoConversation]:
+def make_demo(seed: int) -> list[SentConversation]:
     """The session and the one of its sub-agent. The same seed gives the same bytes."""
     name = f"made up, seed {seed}"
     talk = _DemoTalk(name)
     calls = list(split_calls(_make_history(seed, turns=TURNS)))
     # The story: a refusal after a quarter of the session, a sub-agent after a third, a recall after the first
-    # cut, and six calls later a changed system text. The page opens at the recall.
+    # cut, and six calls later a changed system text.
     errs_at = len(calls) // 4
     asks_agent_at = len(calls) // 3
     is_recalled = False
     changes_at: int | None = None
-    began = talk.now
     agent = _DemoTalk(f"{name}, reviewer", parent=f"demo:{name}")
     for number, call in enumerate(calls):
         answer = _find_answer(calls, number)
@@ -84,14 +76,12 @@ def make_demo(seed: int) -> list[DemoConversation]:
                 agent.ask(own_call, own_answer)
         if talk.cuts == 1 and not is_recalled and not talk.has_cut_now:
             is_recalled = talk.ask_with_recall(call, answer)
-            began = talk.now
             changes_at = number + 6
             continue
         if number == changes_at:
             talk.system_text = _SYSTEM + _ADDED_LATER
         talk.ask(call, answer)
-    begins_at = talk.find_request_at(began)
-    return [DemoConversation(talk.finish(), begins_at), DemoConversation(agent.finish(), 0)]
+    return [talk.finish(), agent.finish()]
 
 
 def _make_history(seed: int, *, turns: int) -> dict[str, Any]:
@@ -137,6 +127,8 @@ class _DemoTalk:
         self._record = ConversationRecord()
         self._exchanges: tuple[RecallExchange, ...] = ()
         self._count = 0
+        self._whole = 0
+        self._account: dict[str, int] = {}
         self._title = ""
 
     def ask(self, call: dict[str, Any], answer: dict[str, Any]) -> None:
@@ -168,11 +160,6 @@ class _DemoTalk:
         if exchange is not None:
             self._exchanges = (*self._exchanges, exchange)
         return bool(turns)
-
-    def find_request_at(self, moment: float) -> int:
-        """The number of the last request until a moment."""
-        moments = [call.request.at for call in self._record.calls]
-        return max(sum(at <= moment for at in moments) - 1, 0)
 
     def finish(self) -> SentConversation:
         state = ConversationState(
@@ -214,6 +201,9 @@ class _DemoTalk:
         self.has_cut_now = cut is not None
         sent_id = f"request-{self._count}"
         self._count += 1
+        whole = self._count_tokens(request)
+        self._account = {"full": whole, "new": whole - self._whole}
+        self._whole = whole
         body = msgspec.json.encode(fitted.request)
         client_body: bytes | None = msgspec.json.encode(request)
         if client_body == body:  # a record keeps the same bytes once
@@ -247,6 +237,7 @@ class _DemoTalk:
         """The answer, with the usage that the rules of the model's cache give."""
         weighed = weigh_request(fitted.request, dialect=self._dialect, counter=self._counter)
         tally = self._cache.send(weighed.counted_stream, at=self.now)
+        tokens = tally.read + tally.written + tally.uncached
         body = msgspec.json.encode(answer)
         output = self._counter.count(body.decode())
         self._add_answer(
@@ -258,14 +249,18 @@ class _DemoTalk:
                 last=round(1.0 + output / 80, 2),
                 content_type="application/json",
                 headers={"x-request-id": f"req_{self._count:04}"},
-                usage=Usage(
-                    input=tally.read + tally.written + tally.uncached, cached=tally.read, output=output
-                ),
+                usage=Usage(input=tokens, cached=tally.read, output=output),
+                account={**self._account, "counted": tokens, "gap": SECONDS_APART},
                 stop=(answer["choices"][0]["finish_reason"],),
                 recalled=recalled,
             ),
             body,
         )
+
+    def _count_tokens(self, request: dict[str, Any]) -> int:
+        """The size of a request as the client wrote it: what it would be without lamina."""
+        weighed = weigh_request(request, dialect=self._dialect, counter=self._counter)
+        return sum(block.tokens for block in weighed.counted_stream.blocks)
 
     def _add_answer(self, answer: Answered, body: bytes) -> None:
         self._writer.add_answer(answer, body=body)

@@ -6,26 +6,23 @@
 from __future__ import annotations
 
 import argparse
-import secrets
 import webbrowser
 from contextlib import suppress
-from functools import cache, cached_property, partial
 from pathlib import Path
 
-from lamina.cli.demo_session import SEED, DemoConversation, make_demo
+from lamina.cli.demo_session import SEED, make_demo
 from lamina.cli.files import check_folder, refuse_databases, write_file
 from lamina.cli.output import progress, show, tell, write_result
 from lamina.cli.parser import seed_number, whole_number
+from lamina.cli.serve import require_gateway
 from lamina.cli.stored import add_store, ask_store
 from lamina.cli.stored_sessions import LogSource, open_recorded
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector.one_file import write_page
-from lamina.inspector.recorded_sessions import StoredSession
+from lamina.inspector.recorded_sessions import ListedSession, make_line
 from lamina.inspector.redaction import Redaction
-from lamina.inspector.server import LOOPBACK, make_server, wait_until_stopped
 from lamina.inspector.sessions import Sessions, TraceSource
-from lamina.inspector.stored_sessions import make_line, make_session, summarise_sent
 from lamina.inspector.views import Inspector
 from lamina.settings import load_settings
 from lamina.stores.address import may_be_there
@@ -69,7 +66,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=seed_number,
         const=SEED,
-        help="a made-up session, with a tour",
+        help="a made-up session",
     )
     add("--open", action="store_true", help="open the page in a browser")
     add("--port", metavar="N", type=whole_number, default=0, help="the port; by default, a free one")
@@ -103,28 +100,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _serve(inspector: Inspector, arguments: argparse.Namespace) -> int:
     """Serve the pages until Ctrl-C. An address that others can reach gets a token."""
+    require_gateway("inspect")
+    from lamina.gateway.inspection import PageServer  # noqa: PLC0415 - it needs the extra `run`
+
     count = len(inspector.sessions.summaries())
     if not count:
         tell("there is no session yet; the page shows one as soon as it is recorded")
-    token = ""
-    if arguments.host not in LOOPBACK:
-        token = secrets.token_urlsafe(24)
-    server = make_server(inspector, host=arguments.host, port=arguments.port, token=token)
-    address = server.address + _find_first_address(inspector.sessions)
-    show(f"{count_noun(count, 'session')} at {address}  (Ctrl-C ends it)")
+    server = PageServer(inspector, host=arguments.host, port=arguments.port)
+    show(f"{count_noun(count, 'session')} at {server.address}  (Ctrl-C ends it)")
     if arguments.open:
-        webbrowser.open(address)
+        webbrowser.open(server.address)
     with suppress(KeyboardInterrupt):
-        wait_until_stopped(server)
+        server.run()
     return 0
-
-
-def _find_first_address(sessions: Sessions) -> str:
-    """What is opened at first, behind the server's address: the demo begins in the middle of its story."""
-    for source in sessions.sources:
-        if isinstance(source, DemoSource):
-            return source.first_address
-    return ""
 
 
 def _tell_problems(inspector: Inspector) -> None:
@@ -191,20 +179,8 @@ class DemoSource:
     def state(self) -> int:
         return self._seed
 
-    def read(self) -> list[StoredSession]:
-        conversations = [demo.conversation for demo in self._demos]
-        return [make_line(each, cache(partial(make_session, each))) for each in conversations]
-
-    @property
-    def first_address(self) -> str:
-        """Where the story is best begun: in its middle, with the first stop of the tour."""
-        demo = self._demos[0]
-        session_id = summarise_sent(demo.conversation).id
-        return f"#/s/{session_id}/r/{demo.begins_at}?tour=1"
-
-    @cached_property
-    def _demos(self) -> list[DemoConversation]:
-        return make_demo(self._seed)
+    def read(self) -> list[ListedSession]:
+        return [make_line(conversation) for conversation in make_demo(self._seed)]
 
 
 def _write_html(inspector: Inspector, arguments: argparse.Namespace) -> int:
@@ -217,4 +193,6 @@ def _write_html(inspector: Inspector, arguments: argparse.Namespace) -> int:
         return 0
     write_file(arguments.html, page)
     tell(f"wrote {arguments.html}: {len(page) / 1e6:.1f} MB, with everything in it")
+    if redaction is not None:
+        tell(redaction.describe())
     return 0

@@ -250,6 +250,7 @@ def finish_cut(progress: CutProgress, reason: str) -> Draft:
         cut=cut,
         standing_tokens=None,
         unchanged=0,
+        unchanged_sent=0,
     )
 
 

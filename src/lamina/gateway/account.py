@@ -18,7 +18,12 @@ import msgspec
 
 from lamina.core.cut_target import USUAL_PART
 from lamina.costs.requests import RequestPricer
-from lamina.costs.savings import compare_settings
+from lamina.costs.savings import (
+    compare_settings,
+    describe_cost_without,
+    find_cost_without,
+    find_cut_saving,
+)
 from lamina.costs.table import RequestTable
 from lamina.costs.uncut_requests import AnsweredRequest
 from lamina.dialects.usage import count_noun
@@ -160,25 +165,19 @@ class GatewayAccount:
     @property
     def cost_without(self) -> float | None:
         """USD for the same calls without lamina; None if it is not known."""
-        if self.table.explain_too_long():
-            return None
-        return self.table.sum_money("dollars_without").amount
+        return find_cost_without(self.table)
 
     @property
     def saved_by_cuts(self) -> float | None:
         """USD that the cuts saved, less what they cost; None if it is not known."""
-        uncut = self.table.sum_money("dollars_uncut").amount
-        cost = self.cost
-        if uncut is None or cost is None or self.table.explain_too_long():
-            return None
-        return uncut - cost
+        return find_cut_saving(self.table)
 
     def write_lines(self) -> list[str]:
         """The account in three lines, for a person, with one more for each thing that is seldom there."""
         return [
             self._describe_requests(),
             f"cost: {self._describe_cost()}",
-            f"without lamina: {self._describe_cost_without()}",
+            f"without lamina: {describe_cost_without(self.table)}",
             *self._list_better(),
             *self._list_remarks(),
         ]
@@ -210,36 +209,6 @@ class GatewayAccount:
             return str(cost)
         unlogged = count_noun(self.broken_off, "request")
         return f"{cost}; not in it: {unlogged} whose answer was not logged"
-
-    def _describe_cost_without(self) -> str:
-        """The price without lamina, and which part of what was saved its markers and its cuts saved."""
-        table = self.table
-        too_long = table.explain_too_long()
-        if too_long:
-            return f"not known: {too_long}"
-        without = table.sum_money("dollars_without")
-        text = str(without)
-        cut_saving = self.saved_by_cuts
-        if without.amount is None or cut_saving is None:
-            return text
-        marker_saving = without.amount - (table.sum_money("dollars_uncut").amount or 0.0)
-        first_cuts = table.sum("count(*)", "is_read_unknown and not unmarked")
-        if first_cuts:
-            text += (
-                f" at most: what the cache held before {count_noun(first_cuts, 'request')} with a first cut "
-                "is not known"
-            )
-        elif marker_saving and not table.sum("count(*)", "is_read_unknown"):
-            saved_by_cuts = "nothing was cut"
-            if self.cuts or cut_saving:
-                saved_by_cuts = f"its cuts {_describe_saving(cut_saving)}"
-            text += (
-                f": the cache breakpoints that lamina placed {_describe_saving(marker_saving)}; "
-                f"{saved_by_cuts}"
-            )
-        elif not self.cuts and without.amount == self.cost:
-            text += ", the same: nothing was cut"
-        return text
 
     def _list_better(self) -> Iterator[str]:
         """The setting that would have cost least, if that is less than what was paid."""
@@ -317,12 +286,6 @@ class GatewayAccount:
             f"{table.sum('sum(read)', _FIRST_OF_AGENTS):,} of them from the cache: "
             f"{table.sum_money(where=_FIRST_OF_AGENTS)}"
         )
-
-
-def _describe_saving(dollars: float) -> str:
-    if dollars < 0:
-        return f"cost ${-dollars:.4f} more"
-    return f"saved ${dollars:.4f}"
 
 
 def _read_answer(event: Mapping[str, Any]) -> AnsweredRequest | None:

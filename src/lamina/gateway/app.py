@@ -18,7 +18,6 @@ from lamina.gateway.exchange import answer_request
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.shared import Drain, Gateway
 from lamina.gateway.upstream_connection import UpstreamConnections
-from lamina.inspector.page_cookies import make_key
 from lamina.relay.config import GatewaySettings
 from lamina.relay.journal import Journal, open_journal
 from lamina.relay.recording import record_lost_answers
@@ -30,12 +29,9 @@ from lamina.relay.store_access import GatewayStore, StoreGone
 from lamina.relay.telemetry import open_telemetry
 
 if TYPE_CHECKING:
-    from lamina.gateway.inspection import InspectorPages
+    from lamina.gateway.inspection import GatewayPages
 
 OWN_PATHS = ("/healthz", "/readyz", "/metrics")
-
-PAGE_KEY_VARIABLE = "LAMINA_GATEWAY_PAGE_KEY"
-"""Has the key for the inspector's cookies in the environment of worker processes, which share it."""
 
 MMAP_THRESHOLD = -3
 """glibc's number for the option `M_MMAP_THRESHOLD`: larger blocks are mapped one by one."""
@@ -83,7 +79,7 @@ class GatewayApp:
         self.journal = journal
         self.metrics = GatewayMetrics()
         self.drain = Drain()
-        self._inspector: InspectorPages | None = None
+        self._inspector: GatewayPages | None = None
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -137,8 +133,7 @@ class GatewayApp:
         elif call.line.method == "HEAD" and path in PROBES:
             await _write(call, 200, b"")
         elif self.settings.inspect and is_below(path, INSPECTOR):
-            with self.drain.running_page():
-                await self._inspect(call)
+            await self._inspect(call)
         else:
             await answer_request(self._gateway, call)
 
@@ -168,13 +163,10 @@ class GatewayApp:
     async def _inspect(self, call: ClientCall) -> None:
         """Show the inspector's pages. They are imported when somebody first looks."""
         if self._inspector is None:
-            from lamina.gateway.inspection import InspectorPages  # noqa: PLC0415 - takes a while, and memory
+            from lamina.gateway.inspection import GatewayPages  # noqa: PLC0415 - takes a while, and memory
 
-            page_key = self.environment.get(PAGE_KEY_VARIABLE, "")  # that of all workers
-            cookie_key = bytes.fromhex(page_key) or make_key()
-            saver = self._gateway.relay.saver
-            self._inspector = InspectorPages(self.settings, self._store, saver, cookie_key)
-        await self._inspector(call.scope(), call.receive, call.send)
+            self._inspector = GatewayPages(self.settings, self._store, self._gateway.relay.saver)
+        await self._inspector.answer(call)
 
 
 async def _write(call: ClientCall, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:

@@ -12,10 +12,9 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import unquote
 
 import httptools
@@ -198,34 +197,6 @@ class ClientCall:
     def abort(self) -> None:
         """Drop the connection. One that is closed waits until the client has taken the rest."""
         self._connection.transport.abort()
-
-    # ASGI, for pages
-
-    def scope(self) -> MutableMapping[str, Any]:
-        return {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "scheme": "http",
-            "root_path": "",
-            "method": self.line.method,
-            "path": self.line.path,
-            "raw_path": self.line.raw_path,
-            "query_string": self.line.query,
-            "headers": self.line.headers,
-        }
-
-    async def receive(self) -> MutableMapping[str, Any]:
-        body = await self.read()
-        if self.has_left or self.is_answered:
-            return {"type": "http.disconnect"}
-        return {"type": "http.request", "body": body, "more_body": not self.body_is_complete}
-
-    async def send(self, message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            await self.send_head(message["status"], message.get("headers", []))
-        else:
-            await self.send_body(message.get("body", b""), is_last=not message.get("more_body"))
 
 
 class ClientConnection(asyncio.Protocol):

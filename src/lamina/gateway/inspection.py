@@ -1,40 +1,36 @@
-"""The pages of `lamina inspect` at `/lamina/inspect/`. They show what the gateway has recorded in its store.
+"""The pages of `lamina inspect`: at `/lamina/inspect/` of a gateway, and alone on a port of this machine.
 
-The gateway's own guards decide who may look: host, origin and access token. A browser cannot send a token in
-a header when it opens a page. So here, and nowhere else in the gateway, it may also come as `?token=…`. The
-browser then gets a cookie that opens these pages and nothing else (`inspector/page_cookies.py`). A token
-opens the conversations of its own workspace and no others.
+The gateway's own guards decide who may look: host, origin and access token. The files of the page hold
+nothing of any conversation, so whoever may address this server gets them. A browser cannot send a header when
+it opens a page: the page takes its token from `?token=…`, and sends it with every view that it asks for. A
+token opens the conversations of its own workspace and no others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from time import time
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any, TypeVar
-from urllib.parse import parse_qs
 
-from anyio import from_thread
+import uvicorn
+from anyio import from_thread, to_thread
 
-from lamina.core.text.characters import lower_ascii
-from lamina.errors import StoreError
-from lamina.inspector.asgi import make_app
-from lamina.inspector.page_cookies import is_valid, read_cookie
-from lamina.inspector.pages import is_followed_link
+from lamina.errors import BadInput, StoreError
+from lamina.gateway.client_connection import ClientCall, ClientConnection
+from lamina.inspector.pages import PageAnswer, answer_request, show_problem
 from lamina.inspector.sessions import Sessions, TraceSource
 from lamina.inspector.stored_sessions import StoredSessions
 from lamina.inspector.views import Inspector
-from lamina.relay.config import GatewaySettings
+from lamina.relay.config import AccessToken, GatewaySettings, is_loopback
 from lamina.relay.refusals import Refusal
 from lamina.relay.routes import INSPECTOR
 from lamina.relay.saving import ConversationSaver
-from lamina.relay.security import (
-    TOKEN_HEADER,
-    Headers,
-    Visitor,
-    admit_visitor,
-    check_sender,
-    read_header,
-)
+from lamina.relay.security import admit_visitor, check_sender
 from lamina.relay.store_access import GatewayStore, StoreGone
 from lamina.replay.values import UnreadableLine
 from lamina.stores.port import Store
@@ -42,58 +38,60 @@ from lamina.stores.port import Store
 LOOK_PAUSE = 0.2
 """Seconds within which the store is not looked at again: one click asks for several views."""
 
+LARGEST_PORT = 65_535
+
+SECONDS_TO_END = 2
+"""How long a server that stops waits for views that are under way."""
+
+_SITE_HEADERS = frozenset((b"sec-fetch-site", b"origin"))
+
 _Value = TypeVar("_Value")
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+FindInspector = Callable[[str], Inspector]
 
 
-class InspectorPages:
-    """The pages, for every workspace of one gateway process."""
+async def answer_page(
+    call: ClientCall, settings: GatewaySettings, find_inspector: FindInspector, folder: str = ""
+) -> None:
+    """Answer one request for the pages below a folder. A view is computed in a thread."""
+    path = call.line.path.removeprefix(folder)
+    try:
+        answer = await _find_answer(call, path, settings, find_inspector)
+    except Refusal as refusal:
+        answer = show_problem(refusal.status, refusal.message)
+    if not path:  # the page names its files relative to itself, so its address ends with a slash
+        answer = PageAnswer(status=307, headers={"Location": f"{folder}/"})
+    headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in answer.headers.items()]
+    headers.append((b"content-length", b"%d" % len(answer.body)))
+    await call.send_head(answer.status, headers, joins_body=True)
+    await call.send_body(answer.body, is_last=True)
 
-    def __init__(
-        self, settings: GatewaySettings, store: GatewayStore, saver: ConversationSaver, cookie_key: bytes
-    ) -> None:
+
+async def _find_answer(
+    call: ClientCall, path: str, settings: GatewaySettings, find_inspector: FindInspector
+) -> PageAnswer:
+    """What is asked for. Raises Refusal, as for every other request of the gateway."""
+    headers = call.line.headers
+    if not path.startswith("/api/"):
+        # A link in a chat message opens the page, so it may come from another site.
+        check_sender([each for each in headers if each[0] not in _SITE_HEADERS], settings)
+        return answer_request(None, call.line.method, path, "")
+    workspace = admit_visitor(headers, settings).workspace
+    query = call.line.query.decode("latin-1")
+    return await to_thread.run_sync(answer_request, find_inspector(workspace), call.line.method, path, query)
+
+
+class GatewayPages:
+    """State: the inspector of each workspace of one gateway process."""
+
+    def __init__(self, settings: GatewaySettings, store: GatewayStore, saver: ConversationSaver) -> None:
         self._settings = settings
         self._store = store
         self._saver = saver
-        self._cookie_key = cookie_key
         self._inspectors: dict[str, Inspector] = {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers: Headers = scope["headers"]
-        named = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
-        if is_followed_link(scope["path"].removeprefix(INSPECTOR), named):
-            # A link in a chat message opens the page. The check of every other request would refuse it.
-            headers = [(name, value) for name, value in headers if name != b"sec-fetch-site"]
-        page_token = _read_page_token(scope["query_string"])
-        try:
-            visitor = self._admit(headers, page_token)
-        except Refusal as refusal:
-            await _refuse(refusal, send)
-            return
-        inspector = self._find_inspector(visitor.workspace)
-        app = make_app(
-            inspector,
-            hosts=[lower_ascii(read_header(headers, b"host"))],  # the gateway has checked it
-            token=page_token if self._settings.tokens else "",  # a visitor with a cookie was admitted here
-            prefix=INSPECTOR,
-            cookie_key=self._cookie_key,
-        )
-        await app(scope, receive, send)
-
-    def _admit(self, headers: Headers, page_token: str) -> Visitor:
-        """Who looks. Raises Refusal, as for every other request of the gateway."""
-        if page_token:
-            token = (TOKEN_HEADER, page_token.encode("utf-8", "surrogateescape"))
-            return admit_visitor([*headers, token], self._settings)
-        cookie = read_cookie(read_header(headers, b"cookie"))
-        for access in self._settings.tokens:
-            if is_valid(cookie, self._cookie_key, access.sha256, now=time()):
-                check_sender(headers, self._settings)
-                return Visitor(access.workspace)
-        return admit_visitor(headers, self._settings)
+    async def answer(self, call: ClientCall) -> None:
+        await answer_page(call, self._settings, self._find_inspector, INSPECTOR)
 
     def _find_inspector(self, workspace: str) -> Inspector:
         if workspace not in self._inspectors:
@@ -132,13 +130,72 @@ class _NothingKept:
         return [UnreadableLine(place="keep", reason=reason)]
 
 
-def _read_page_token(query: bytes) -> str:
-    values = parse_qs(query.decode("latin-1")).get("token", [""])
-    return values[-1]
+class PageServer:
+    """The pages of one inspector on a port of this machine, for `lamina inspect`.
 
+    Port 0 takes a free one. An address that others can reach has a token.
+    """
 
-async def _refuse(refusal: Refusal, send: Send) -> None:
-    body = refusal.body("")
-    headers = [*refusal.headers, (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    def __init__(self, inspector: Inspector, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        if port > LARGEST_PORT:
+            raise BadInput(f"there is no port {port}", place="port", hint=f"the largest is {LARGEST_PORT}")
+        tokens: tuple[AccessToken, ...] = ()
+        self.token = ""
+        if not is_loopback(host):
+            self.token = secrets.token_urlsafe(24)
+            tokens = (AccessToken(sha256=sha256(self.token.encode()).hexdigest()),)
+        self._inspector = inspector
+        self._settings = GatewaySettings(host=host, tokens=tokens)
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._listener = socket.create_server((host, port), family=family)
+        except OSError as error:
+            raise BadInput(
+                f"port {port} cannot be used: {error.strerror}", place="port", hint="choose another, or none"
+            ) from error
+        self._port = self._listener.getsockname()[1]
+        app: Any = self  # `ClientConnection` asks it, and no ASGI server does
+        config = uvicorn.Config(
+            app,
+            http=ClientConnection,
+            ws="none",
+            interface="asgi3",
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=SECONDS_TO_END,
+        )
+        self._server = uvicorn.Server(config)
+
+    @property
+    def address(self) -> str:
+        """Where a browser finds the page."""
+        host = self._settings.host
+        if ":" in host:
+            host = f"[{host}]"
+        address = f"http://{host}:{self._port}/"
+        if self.token:
+            address += f"?token={self.token}"
+        return address
+
+    async def answer(self, call: ClientCall) -> None:
+        await answer_page(call, self._settings, lambda _: self._inspector)
+
+    def run(self) -> None:
+        """Serve until Ctrl-C."""
+        self._server.run(sockets=[self._listener])
+
+    @contextmanager
+    def running(self) -> Iterator[PageServer]:
+        """Serve in a thread until the block ends."""
+        thread = threading.Thread(target=self.run, name="lamina-inspector", daemon=True)
+        thread.start()
+        while thread.is_alive() and not self._server.started:
+            time.sleep(0.01)
+        try:
+            yield self
+        finally:
+            self._server.should_exit = True
+            thread.join()

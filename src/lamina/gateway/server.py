@@ -28,10 +28,9 @@ from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import multiprocess
 
-from lamina.gateway.app import PAGE_KEY_VARIABLE, GatewayApp, create_app, tune_garbage_collection
+from lamina.gateway.app import GatewayApp, create_app, tune_garbage_collection
 from lamina.gateway.client_connection import ClientConnection
 from lamina.gateway.metrics import METRICS_FOLDER_VARIABLE
-from lamina.inspector.page_cookies import make_key
 from lamina.relay import limits
 from lamina.relay.config import GatewaySettings
 
@@ -63,7 +62,6 @@ def run_server(
         server.run(sockets=[listener] if listener is not None else None)
         return
     os.environ[SETTINGS_VARIABLE] = msgspec.json.encode(settings).decode()
-    os.environ[PAGE_KEY_VARIABLE] = make_key().hex()
     config = make_config(settings, "lamina.gateway.server:create_worker_app")
     config.factory = True
     config.workers = settings.workers
@@ -168,7 +166,6 @@ class GatewayServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port, wait for the requests that run, and cut off those that take too long."""
         app = self._app
-        app.drain.close_pages()
         asyncio.get_running_loop().call_later(app.settings.drain_seconds, app.drain.cut_requests)
         await super().shutdown(sockets)
         if not self.force_exit:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from lamina.gateway.client_bodies import BodyRoom
@@ -51,7 +49,6 @@ class Drain:
         self.is_stopping = False
         self.cut_count = 0
         self._requests: set[asyncio.Task[Any]] = set()
-        self._pages: set[asyncio.Task[Any]] = set()
         self._cut: set[asyncio.Task[Any]] = set()
 
     def begin_request(self) -> asyncio.Task[Any]:
@@ -64,26 +61,12 @@ class Drain:
         self._requests.discard(task)
         self._cut.discard(task)
 
-    @contextmanager
-    def running_page(self) -> Iterator[None]:
-        """Note that this task shows a page. A live page never ends by itself, so it is not waited for."""
-        task = _current_task()
-        self._pages.add(task)
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not self.take_cut():
-                raise
-        finally:
-            self._pages.discard(task)
-
-    def close_pages(self) -> None:
-        self._cancel(self._pages)
-
     def cut_requests(self) -> None:
         """Cut off every request that still runs."""
         self.cut_count += len(self._requests - self._cut)
-        self._cancel(self._requests)
+        for task in self._requests - self._cut:
+            self._cut.add(task)
+            task.cancel()
 
     def take_cut(self) -> bool:
         """Whether this task was cancelled because the gateway stops. It then goes on, to say so."""
@@ -93,11 +76,6 @@ class Drain:
         self._cut.discard(task)
         task.uncancel()
         return True
-
-    def _cancel(self, tasks: set[asyncio.Task[Any]]) -> None:
-        for task in tasks - self._cut:
-            self._cut.add(task)
-            task.cancel()
 
 
 def _current_task() -> asyncio.Task[Any]:

@@ -18,9 +18,9 @@ from lamina.conversations import lost_caches
 from lamina.conversations.lost_caches import ADVICE, CUT, explain_by_bytes
 from lamina.diagnose.values import Difference
 from lamina.dialects import DIALECTS, Usage
-from lamina.inspector.building import find_call
-from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
-from lamina.inspector.views import Inspector, Json
+from lamina.inspector.sent_requests import SentRequestBuild
+from lamina.inspector.sent_sessions import SentCall, SentSession
+from lamina.inspector.views import Inspector, Json, find_call
 
 MOST_ROWS = 60
 """Rows of differing blocks that the page gets."""
@@ -38,26 +38,24 @@ _NOT_COMPARED = Difference(
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
 
-def compare_requests(
-    inspector: Inspector, session_id: str, before: int, after: int, *, rules: str = ""
-) -> Json:
+def compare_requests(inspector: Inspector, session_id: str, before: int, after: int) -> Json:
     """Where and why two requests part, what that costs, and what to do.
 
     The requests are compared as they are sent, under the rules of the cache. If lamina made a cut between
     them, its own reason is the cause. Blocks are compared one by one, and the words inside of those that
     differ. If a body is not kept, `note` says so, and the answer is what the record alone knows.
     """
-    built = inspector.built(session_id, rules)
-    calls = [find_call(built, before), find_call(built, after)]
-    built_requests = [inspector.builder.build_call(built, number) for number in (before, after)]
-    notes = [each.note for each in built_requests if not each.request]
+    opened = inspector.open(session_id)
+    calls = [find_call(opened, before), find_call(opened, after)]
+    requests = [inspector.read(opened, number) for number in (before, after)]
+    notes = [each.note for each in requests if not each.request]
     gap = _measure_gap(calls)
     difference = None
     if not notes:
-        difference = _find_difference(built, calls, built_requests, gap)
+        difference = _find_difference(opened, calls, requests, gap)
     answer: Json = msgspec.to_builtins(difference or _NOT_COMPARED)
     answer["note"] = notes[0] if notes else ""
-    calls_since = [call for call in built.calls if before < call.number <= after]
+    calls_since = [call for call in opened.calls if before < call.number <= after]
     cuts = [call.cut for call in calls_since if call.cut]
     if cuts:
         # What lamina did itself, it knows better than the bytes say.
@@ -73,11 +71,11 @@ def compare_requests(
     answer["reported"] = None
     if len(calls_since) <= 1:  # of two requests that are apart, the cache knew one between them better
         answer |= _show_reported(calls, difference)
-    answer |= _compare_blocks(built, built_requests)
+    answer |= _compare_blocks(opened, requests)
     return answer
 
 
-def _measure_gap(calls: Sequence[BuiltCall]) -> float | None:
+def _measure_gap(calls: Sequence[SentCall]) -> float | None:
     """Seconds between two calls; None where a time is not recorded."""
     start = calls[0].at
     end = calls[1].at
@@ -87,32 +85,32 @@ def _measure_gap(calls: Sequence[BuiltCall]) -> float | None:
 
 
 def _find_difference(
-    built: BuiltSession, calls: Sequence[BuiltCall], requests: Sequence[BuiltRequest], gap: float | None
+    opened: SentSession, calls: Sequence[SentCall], requests: Sequence[SentRequestBuild], gap: float | None
 ) -> Difference:
     """The cause by the bytes and the rules, as far as it agrees with what was reported."""
     earlier, later = calls
     usage = Usage()
-    if later.reported is not None:  # else what it read was simulated
+    if later.reported is not None:
         usage = Usage(cached=later.read, written=later.written)
     return lost_caches.compare_requests(
         requests[0].request,
         requests[1].request,
-        rules=built.rules,
+        rules=opened.rules,
         gap=gap,
         tokens=earlier.reported,
-        dialect=DIALECTS[built.dialect],
+        dialect=DIALECTS[opened.sent.dialect],
         usage=usage,
-        has_markers=built.is_sent or not built.rules.markers,
+        has_markers=not opened.sent.is_log,
     )
 
 
-def _show_reported(calls: Sequence[BuiltCall], difference: Difference | None) -> Json:
+def _show_reported(calls: Sequence[SentCall], difference: Difference | None) -> Json:
     """What the provider reported of both requests, and the loss that it shows, with its one price.
 
     The `difference` of their bytes may say why; None if they are not kept.
     """
     earlier, later = calls
-    if later.reported is None or earlier.reported is None or later.simulated:
+    if later.reported is None or earlier.reported is None:
         return {}
     reported = {"shared": min(earlier.reported, later.reported), "read": later.read, "loss": None}
     if later.loss is None:
@@ -129,11 +127,11 @@ def _show_reported(calls: Sequence[BuiltCall], difference: Difference | None) ->
     }
 
 
-def _compare_blocks(built: BuiltSession, requests: Sequence[BuiltRequest]) -> Json:
+def _compare_blocks(opened: SentSession, requests: Sequence[SentRequestBuild]) -> Json:
     """The blocks of two requests: how many are the same at the start, which differ, and the first byte."""
     streams: list[Sequence[StreamBlock]] = [(), ()]
     if all(each.request for each in requests):
-        dialect = DIALECTS[built.dialect]
+        dialect = DIALECTS[opened.sent.dialect]
         streams = [dialect.cache.stream(each.request).blocks for each in requests]
     shared = count_common_items(_list_keys(streams[0]), _list_keys(streams[1]))
     before = streams[0][shared:]

@@ -19,26 +19,19 @@ from typing import Any
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.inspector.built_values import WHOLE, RequestSpan
+from lamina.inspector.alternatives import show_alternatives
 from lamina.inspector.comparisons import compare_requests
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
-from lamina.inspector.views import Inspector, show_session, show_sessions, show_tools, sum_calls
+from lamina.inspector.views import Inspector, show_session, show_sessions
 
 MODULES = (
     "dom.js",
-    "saved.js",
-    "waiting.js",
     "api.js",
     "address.js",
-    "registry.js",
-    "menu.js",
     "colours.js",
-    "strip.js",
-    "figures.js",
-    "live.js",
-    "tour.js",
+    "picture.js",
     "search.js",
     "map.js",
     "segment.js",
@@ -46,11 +39,8 @@ MODULES = (
     "sessions.js",
     "request.js",
     "requests.js",
-    "questions.js",
-    "alternatives.js",
-    "overview.js",
-    "sharing.js",
-    "views.js",
+    "compare.js",
+    "whatif.js",
     "app.js",
 )
 """The scripts of the page, each after those that it imports from."""
@@ -75,11 +65,16 @@ FILE_TYPES = {
 }
 
 
-def write_page(
-    inspector: Inspector, *, session: str = "", span: RequestSpan = WHOLE, redaction: Redaction | None = None
-) -> str:
-    """The whole page as text: of all sessions, or of one session and the requests of a span of it."""
-    data = encode_json(_collect(inspector, session, span, redaction)).decode()
+def save_session(inspector: Inspector, session_id: str, *, is_redacted: bool = False) -> str:
+    """The page of one session. Raises BadInput if it is not there."""
+    inspector.open(session_id)
+    redaction = Redaction() if is_redacted else None
+    return write_page(inspector, session=session_id, redaction=redaction)
+
+
+def write_page(inspector: Inspector, *, session: str = "", redaction: Redaction | None = None) -> str:
+    """The whole page as text: of all sessions, or of one session."""
+    data = encode_json(_collect(inspector, session, redaction)).decode()
     # "</script>" in a text must not end the element that holds the data.
     data = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     script = _join_scripts()
@@ -102,9 +97,7 @@ def write_page(
     return page.replace("  </head>", head, 1).replace("  </body>", foot, 1)
 
 
-def _collect(
-    inspector: Inspector, session_id: str, span: RequestSpan, redaction: Redaction | None
-) -> dict[str, Any]:
+def _collect(inspector: Inspector, session_id: str, redaction: Redaction | None) -> dict[str, Any]:
     """Every answer that the page asks for, by its address.
 
     The page in the file asks the same addresses as one on a server.
@@ -116,35 +109,24 @@ def _collect(
         session_list["sessions"] = summaries
     answers: dict[str, Any] = {"/api/sessions": session_list}
     for summary in summaries:
-        answers |= _collect_session(inspector, summary["id"], span)
-    if redaction is not None:
-        return {address: redaction.redact_view(answer) for address, answer in answers.items()}
+        answers |= _collect_session(inspector, summary["id"])
+    if redaction is None:
+        return answers
+    answers = {address: redaction.redact_view(answer) for address, answer in answers.items()}
+    answers["/api/sessions"]["left_out"] = redaction.describe()
     return answers
 
 
-def _select_span(inspector: Inspector, session: dict[str, Any], session_id: str, span: RequestSpan) -> None:
-    """Leave only the requests of a span in the strip, with their sums."""
-    if span == WHOLE:
-        return
-    calls = span.select(inspector.built(session_id).calls)
-    numbers = {call.number for call in calls}
-    session["calls"] = [call for call in session["calls"] if call["number"] in numbers]
-    session["totals"] = sum_calls(calls)
-    session["compacted"] = [number for number in session["compacted"] if number in numbers]
-    session["lanes"] = []
-
-
-def _collect_session(inspector: Inspector, session_id: str, span: RequestSpan) -> dict[str, Any]:
+def _collect_session(inspector: Inspector, session_id: str) -> dict[str, Any]:
     """Every answer about one session, by its address. The page in the file finds them there.
 
     Requests share most of their entries, so each entry stands once, in a list of rows. The newest
     requests come first: of a very long session the oldest have no room.
     """
     session = show_session(inspector, session_id)
-    _select_span(inspector, session, session_id, span)
     answers: dict[str, Any] = {
         f"/api/session/{session_id}": session,
-        f"/api/tools/{session_id}": show_tools(inspector, session_id),
+        f"/api/alternatives/{session_id}": show_alternatives(inspector, session_id),
     }
     rows: list[dict[str, Any]] = []
     places: dict[str, int] = {}
@@ -206,14 +188,6 @@ def _read(name: str) -> str:
 
 def _hash_of(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-class Download(msgspec.Struct, frozen=True, kw_only=True):
-    """A file to save, instead of a view to show."""
-
-    name: str
-    media_type: str
-    body: bytes
 
 
 def encode_json(value: Any) -> bytes:

@@ -1,26 +1,21 @@
-"""A recorded session as the inspector has it: its line in the list, and its history, read from a trace.
-
-`sessions` has all of them, and reads them again when a file changes.
-"""
+"""A session as the inspector lists it: its line, and how the rest of it is read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
 
+from lamina.conversations.costs import is_refused
 from lamina.conversations.lost_caches import count_losses
-from lamina.errors import LaminaError
-from lamina.inspector.sent_conversations import SentConversation
-from lamina.models.facts import model_or_none
-from lamina.replay.model_calls import ModelCall, RecordedConversation, read_conversation
-from lamina.replay.recorded_usage import sum_recorded_usage
-from lamina.replay.traces.own_answers import find_first_words
-from lamina.replay.values import Trace, make_id
-
-DEFAULT_WINDOW = 200_000
-"""The window of a model that nobody knows."""
+from lamina.conversations.record import count_compactions
+from lamina.conversations.store import ConversationState, is_client_id
+from lamina.costs.table import MoneySum
+from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
+from lamina.replay.traces.recorded_conversations import SOURCE
+from lamina.replay.values import make_id
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,12 +34,10 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     place: str
     first_words: str
     model: str
-    dialect: str
     calls: int
-    messages: int
     tokens: int | None
-    dollars: float | None
-    lost_caches: int
+    dollars: float | None = None
+    lost_caches: int = 0
     began: float | None
     ended: float | None
     cuts: int = 0
@@ -57,125 +50,112 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     is_at_least: bool = False
 
 
-class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A recorded session, read and ready to be built.
-
-    `sent` is lamina's own record of it, None for any other log. `history` reads what the client said: of a
-    record, that is its last request as the client wrote it, which is read when somebody asks for it.
-    """
-
-    summary: SessionSummary
-    history: Callable[[], RecordedConversation]
-    sent: SentConversation | None = None
-
-    @property
-    def conversation(self) -> RecordedConversation:
-        """The client's own history, for the question what other settings would have made of it."""
-        return self.history()
-
-    @property
-    def version(self) -> int:
-        """A number that changes when the session grows, or something of it is erased."""
-        if self.sent is not None:
-            return self.sent.version
-        return self.summary.messages
-
-    @property
-    def window(self) -> int:
-        """The window of the model that answered, or the one that its last request was fitted to."""
-        if self.sent is not None and self.sent.window:
-            return self.sent.window
-        model = model_or_none(self.conversation.trace.model)
-        if model is None:
-            return DEFAULT_WINDOW
-        return model.budget.window
-
-    @property
-    def has_head(self) -> bool:
-        """Whether system text or tools were recorded. Logs of some coding agents have neither."""
-        if self.sent is not None or self.conversation.tools:
-            return True
-        roles = {message.get("role") for message in self.conversation.messages}
-        return not roles.isdisjoint(("system", "developer"))
-
-
 ReadBodies: TypeAlias = Callable[[Sequence[str]], Mapping[str, Sequence[bytes]]]
 
 
-class StoredSession(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A session of which only the summary is in memory. `load` reads the rest.
+class ListedSession(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A session of which the summary is in memory. `load` reads the rest.
 
     `sizes` has the time and the tokens of each of its requests, None where they are not known. `complete`
     reads the line with its figures, if the summary has none. `read_bodies` reads the records of it and of
-    others in the same store, by their names, to search them.
+    others in the same store, by their names, to search them. `is_log`: it is the log of a client.
     """
 
     summary: SessionSummary
-    load: Callable[[], RecordedSession]
-    complete: Callable[[], StoredSession] | None = None
+    load: Callable[[], SentConversation]
+    complete: Callable[[], ListedSession] | None = None
     read_bodies: ReadBodies | None = None
     sizes: tuple[tuple[float | None, int | None], ...] = ()
+    is_log: bool = False
 
 
-ListedSession: TypeAlias = RecordedSession | StoredSession
+class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that somebody opened: its line, and everything that is recorded of it."""
+
+    summary: SessionSummary
+    sent: SentConversation
 
 
-def read_session(trace: Trace) -> RecordedSession | None:
-    """A trace as a session; None for one in which no model was asked.
-
-    A question at the end that nobody answered counts as a call, if it is the only one.
-    """
-    try:
-        conversation = read_conversation(trace)
-    except (LaminaError, RecursionError):
-        return None
-    is_answered = bool(conversation.calls)
-    if not is_answered:
-        conversation = _add_unanswered_call(conversation)
-    if not conversation.calls:
-        return None
-    reported = sum_recorded_usage(trace)
-    usages = list(trace.used.values())
-    times = [usage.at for usage in usages if usage.at is not None]
-    summary = SessionSummary(
-        id=make_id(trace.source, trace.place, trace.id),
-        name=trace.id,
-        source=trace.source,
-        place=trace.place,
-        first_words=find_first_words(conversation.messages),
-        model=trace.model,
-        dialect=trace.dialect,
-        calls=len(conversation.calls),
-        messages=len(trace.items),
-        tokens=max((usage.total for usage in usages), default=None),
-        dollars=reported.dollars,
-        lost_caches=count_losses(reported.lost),
-        began=min(times, default=None),
-        ended=max(times, default=None),
-        cuts=len(trace.compacted) + sum(usage.is_cut for usage in usages),
-        project=trace.project,
-        client_session=trace.client_session,
-        parent=_find_parent(trace),
-        answered=is_answered,
+def make_line(
+    conversation: SentConversation, load: Callable[[], SentConversation] | None = None
+) -> ListedSession:
+    """A conversation as a line of the list. Without `load` it stays in memory."""
+    sizes = tuple(
+        (call.request.at or None, count_request_tokens(call) or None) for call in conversation.calls
     )
-    return RecordedSession(summary=summary, history=lambda: conversation)
+    return ListedSession(
+        summary=summarise_sent(conversation),
+        load=load or partial(_return, conversation),
+        sizes=sizes,
+        is_log=conversation.is_log,
+    )
 
 
-def _add_unanswered_call(conversation: RecordedConversation) -> RecordedConversation:
-    """The conversation with its first request, if there is no answer to it.
-
-    It stays without a call if all of its answers are copies from another session, or if nobody asked
-    anything: clients also record their own commands.
-    """
-    roles = {message.get("role") for message in conversation.messages}
-    if "assistant" in roles or not find_first_words(conversation.messages):
-        return conversation
-    call = ModelCall(end=len(conversation.messages), answer="")
-    return msgspec.structs.replace(conversation, calls=(call,))
+def _return(conversation: SentConversation) -> SentConversation:
+    return conversation
 
 
-def _find_parent(trace: Trace) -> str:
-    """The name of the session that a sub-agent belongs to: "SESSION/agent-1" belongs to "SESSION"."""
-    if trace.source != "claude-code":
-        return ""
-    return trace.id.rpartition("/")[0]
+def summarise_sent(conversation: SentConversation) -> SessionSummary:
+    """The line of a recorded conversation in the list of sessions."""
+    state = conversation.state
+    calls = conversation.calls
+    moments = [call.request.at for call in calls if call.request.at]
+    cost = conversation.table.sum_money()
+    cuts = sum(call.request.is_cut and not is_refused(call) for call in calls)
+    words = [SOURCE, conversation.name]
+    if conversation.is_log:  # two files may have sessions of one name
+        words = [state.door, conversation.place, conversation.name]
+    return SessionSummary(
+        id=make_id(*words),
+        name=conversation.name,
+        source=state.door or calls[-1].request.door or SOURCE,
+        place=conversation.place,
+        first_words=conversation.title,
+        model=conversation.model,
+        calls=len(calls),
+        tokens=max(map(count_request_tokens, calls)) or None,
+        dollars=read_known(cost),
+        is_at_least=bool(cost.reason and cost.least),
+        lost_caches=count_losses(conversation.find_losses().values()),
+        began=min(moments, default=None),
+        ended=max(moments, default=None),
+        cuts=cuts + len(conversation.compacted),
+        project=conversation.project,
+        client_session=state.group,
+        parent=state.parent,
+        is_fork=not conversation.is_log and _is_fork(state),
+        answered=any(call.answer is not None for call in calls),
+    )
+
+
+def read_known(cost: MoneySum) -> float | None:
+    """What is known of a sum; None if nothing is."""
+    if cost.reason and not cost.least:
+        return None
+    return cost.least
+
+
+def summarise_state(name: str, state: ConversationState) -> SessionSummary:
+    """The line of a conversation whose record was not read."""
+    source = state.door or SOURCE
+    return SessionSummary(
+        id=make_id(SOURCE, name),
+        name=name,
+        source=source,
+        place=f"{state.upstream or source}/{name}",
+        first_words=state.title,
+        model=state.model,
+        calls=state.requests,
+        tokens=state.tokens or None,
+        began=state.began or None,
+        ended=state.updated or None,
+        cuts=count_compactions(state.ledger) - state.inherited_cuts,
+        client_session=state.group,
+        parent=state.parent,
+        is_fork=_is_fork(state),
+        has_figures=False,
+    )
+
+
+def _is_fork(state: ConversationState) -> bool:
+    return bool(state.parent) and not is_client_id(state.parent)

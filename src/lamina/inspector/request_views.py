@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter as Tally
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
 
-from lamina.caches import CacheRules
 from lamina.caches.breakpoints import number_positions
-from lamina.caches.marker_plan import plan_markers
-from lamina.caches.stream import StreamBlock
 from lamina.core.entries import pair_calls
-from lamina.core.envelope import Envelope
 from lamina.core.explanation import explain
-from lamina.core.values import Entry, Form, Layer, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, ToolCall
 from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
-from lamina.inspector.body_views import show_answer
-from lamina.inspector.building import find_call
-from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession, scale_layers, turn_of
+from lamina.inspector.answers import show_answer
 from lamina.inspector.segment_texts import first_part, join_texts, read_path, write_preview
-from lamina.inspector.views import Inspector, Json, show_call
-from lamina.replay.message_sizes import MessageSizes
+from lamina.inspector.sent_requests import SentRequestBuild
+from lamina.inspector.sent_sessions import SentCall, SentSession
+from lamina.inspector.views import Inspector, Json, find_call, read_envelope
 
 _USUAL_SHARE = 0.25
 """Tokens for each character of a request of which nothing was sent in full."""
 
-SHOWN_FROM_LOG = (
-    "lamina cut this session before this request. The entries are those of its log, in full: how much of "
-    "each was sent is not kept."
-)
 
-RE_READ = 3
-"""A file that was read at least so often is listed."""
-
-
-def show_request(inspector: Inspector, session_id: str, number: int, *, rules: str = "") -> Json:
+def show_request(inspector: Inspector, session_id: str, number: int) -> Json:
     """The window map: what was sent, in its order, and beside it what was left out."""
-    built = inspector.built(session_id, rules)
-    call = find_call(built, number)
-    built_request = inspector.builder.build_call(built, number)
-    envelope = built_request.envelope
+    opened = inspector.open(session_id)
+    call = find_call(opened, number)
+    request = inspector.read(opened, number)
+    envelope = read_envelope(request)
     full_tokens = _estimate_full_sizes(envelope.entries)
     manifest = explain(envelope)
     rows: list[Json] = []
@@ -64,48 +50,29 @@ def show_request(inspector: Inspector, session_id: str, number: int, *, rules: s
                 "turn": entry.turn,
                 "step": entry.step,
                 "own": entry.segment.is_own,
-                "arrived": built.arrivals.get(entry.ref, number),
             }
         )
-    if built.is_sent:
-        call = _add_entries(call, envelope, manifest.layers)
-    _mark_cached(rows, call, manifest.tools + built.unrecorded)
+    unrecorded = opened.sent.unrecorded
+    _mark_cached(rows, call, manifest.tools + unrecorded)
     notes = list(manifest.notes)
-    if built_request.note:
-        notes.append(built_request.note)
-    if not built.is_sent and any(each.cut_number for each in built.calls if each.number <= number):
-        notes.append(SHOWN_FROM_LOG)
+    if request.note:
+        notes.append(request.note)
+    left_out = sum(entry.form is Form.OMITTED for entry in envelope.entries)
     return {
-        "call": show_call(call),
+        "call": msgspec.to_builtins(call),
+        "turn": max((entry.turn for entry in envelope.entries[-1:]), default=0) + 1,
+        "sent": len(rows) - left_out,
+        "left_out": left_out,
         "entries": rows,
-        "has_reasons": built_request.has_reasons,
+        "has_reasons": request.envelope is not None,
         "tools": manifest.tools,
-        "unrecorded": built.unrecorded,
-        "markers": list(_list_markers(built, call, built_request)),
-        "other": manifest.answer + manifest.parameters + manifest.request + manifest.margin,
+        "unrecorded": unrecorded,
+        "markers": list(_find_markers(opened, request)),
         "exact": manifest.exact,
         "notes": notes,
-        "groups": group_entries(envelope.entries),
         "cut": msgspec.to_builtins(manifest.cut),
-        "answer": show_answer(built, number),
+        "answer": show_answer(opened, number),
     }
-
-
-def _add_entries(call: BuiltCall, envelope: Envelope, layers: Mapping[Layer, int]) -> BuiltCall:
-    """The call with what only its entries tell: how many there are, by layer, and its turn."""
-    entries = envelope.entries
-    sent_entries = [entry for entry in entries if entry.form is not Form.OMITTED]
-    counted = envelope.account.total
-    tokens = call.tokens or counted
-    share = tokens / counted if counted else 1.0  # lamina's own count may differ from the provider's
-    return msgspec.structs.replace(
-        call,
-        tokens=tokens,
-        layers=scale_layers({layer.value: amount for layer, amount in layers.items()}, share),
-        entries=len(sent_entries),
-        left_out=len(entries) - len(sent_entries),
-        turn=turn_of(entries, len(entries)),
-    )
 
 
 def _estimate_full_sizes(entries: Sequence[Entry]) -> dict[str, int]:
@@ -133,38 +100,14 @@ def _estimate_full_sizes(entries: Sequence[Entry]) -> dict[str, int]:
     return sizes
 
 
-def _list_markers(built: BuiltSession, call: BuiltCall, built_request: BuiltRequest) -> Iterator[Json]:
-    """The cache markers of a request: those that were sent, or those that the simulation has."""
-    if built.is_sent:
-        return find_sent_markers(built, built_request)
-    return find_markers(built, call, built_request)
-
-
-def find_sent_markers(built: BuiltSession, built_request: BuiltRequest) -> Iterator[Json]:
-    """The cache markers that a request was sent with, in tokens from its beginning."""
-    dialect = DIALECTS.get(built.dialect)
-    if dialect is None or not built_request.request:
-        return
-    try:
-        blocks = dialect.cache.stream(built_request.request).blocks
-    except LaminaError:
-        return
-    # A marker is drawn to the pixel, so bytes are close enough: to count all tokens again takes seconds.
-    sized = [msgspec.structs.replace(block, tokens=len(block.data)) for block in blocks]
-    positions = _BlockPositions(sized, built.rules, built_request.envelope.account.total)
-    for at, block in enumerate(sized):
-        if block.marker:
-            yield positions.place_marker(at, f"sent with a lifetime of {block.marker}")
-
-
-def _mark_cached(rows: list[Json], call: BuiltCall, tool_tokens: int) -> None:
+def _mark_cached(rows: list[Json], call: SentCall, tool_tokens: int) -> None:
     """Say of each row whether the cache held it: what was read stands at the beginning of a request.
 
     A row of which the cache held only a part counts as not read.
     """
     position = tool_tokens
     for row in rows:
-        if row["form"] == Form.OMITTED.name:
+        if row["form"] == Form.OMITTED.name or call.reported is None:
             row["cache"] = ""
             continue
         position += row["tokens"]
@@ -176,87 +119,45 @@ def _mark_cached(rows: list[Json], call: BuiltCall, tool_tokens: int) -> None:
             row["cache"] = "uncached"
 
 
-def find_markers(built: BuiltSession, call: BuiltCall, built_request: BuiltRequest) -> Iterator[Json]:
-    """Where cache markers stand under the rules, in tokens from the beginning, and how far back each looks.
+def _find_markers(opened: SentSession, request: SentRequestBuild) -> Iterator[Json]:
+    """The cache markers that a request was sent with, in tokens from its beginning.
 
-    The cost of a session is simulated with these markers. Caches without markers have none.
+    `looks_back_to` is how far back the cache is searched from each.
     """
-    rules = built.rules
-    if not rules.markers:
+    dialect = DIALECTS.get(opened.sent.dialect)
+    if dialect is None or opened.sent.is_log:
         return
-    model = built.session.conversation.trace.model
-    sizes = MessageSizes(built.counter, built.session.conversation.tools)
-    messages = built_request.request["messages"]
-    stream = sizes.stream(messages, model)
-    numbered = [
-        msgspec.structs.replace(block, place=str(at), markable=True) for at, block in enumerate(stream.blocks)
-    ]
-    stream = msgspec.structs.replace(stream, blocks=tuple(numbered))
-    last_block = None
-    if call.continues and call.number:
-        before = built.session.conversation.calls[call.number - 1]
-        last_block = len(sizes.stream(messages[: before.end], model).blocks) - 1
-    plan = plan_markers(stream, rules, last=last_block)
-    positions = _BlockPositions(stream.blocks, rules, built_request.envelope.account.total)
-    for place in plan.places:
-        yield positions.place_marker(int(place), plan.reasons.get(place, ""))
-
-
-class _BlockPositions:
-    """Where each block of a stream ends, in tokens that are scaled to those of the request."""
-
-    def __init__(self, blocks: Sequence[StreamBlock], rules: CacheRules, tokens: int) -> None:
-        self._ends = list(accumulate((block.tokens for block in blocks), initial=0))  # 0, and each end
-        self._scale = tokens / max(self._ends[-1], 1)
-        self._positions = list(number_positions(blocks, runs=rules.runs))
-        self._look_back = rules.look_back
-
-    def place_marker(self, at: int, why: str) -> Json:
-        """A marker on one block: where it stands, and how far back the cache is searched from it."""
+    try:
+        blocks = dialect.cache.stream(request.request).blocks
+    except LaminaError:
+        return
+    # A marker is drawn to the pixel, so bytes are close enough: to count all tokens again takes seconds.
+    ends = list(accumulate((len(block.data) for block in blocks), initial=0))
+    scale = read_envelope(request).account.total / max(ends[-1], 1)
+    positions = list(number_positions(blocks, runs=opened.rules.runs))
+    for at, block in enumerate(blocks):
+        if not block.marker:
+            continue
         first = at
-        while first and self._positions[at] - self._positions[first - 1] < self._look_back:
+        while first and positions[at] - positions[first - 1] < opened.rules.look_back:
             first -= 1
-        return {
-            "tokens": round(self._ends[at + 1] * self._scale),
-            "looks_back_to": round(self._ends[first] * self._scale),
-            "why": why,
+        yield {
+            "tokens": round(ends[at + 1] * scale),
+            "looks_back_to": round(ends[first] * scale),
+            "why": f"sent with a lifetime of {block.marker}",
         }
 
 
-def group_entries(entries: Sequence[Entry]) -> Json:
-    """Sums by kind, layer, author, tool and path; and files that were read again and again.
-
-    Each sum has the largest hundred. What is omitted takes no tokens, but its file was read all the same.
-    """
-    sums: dict[str, Tally[str]] = {group: Tally() for group in ("kind", "layer", "author", "tool", "path")}
-    reads: Tally[str] = Tally()
-    subjects = find_subjects(entries)
-    for at, entry in enumerate(entries):
-        tool, path = subjects.get(at, ("", ""))
-        if path and isinstance(first_part(entry.segment), ToolResult):
-            reads[path] += 1
-        if entry.form is Form.OMITTED:
-            continue
-        names = (entry.segment.kind, entry.layer.value, entry.role.value, tool, path)
-        for tally, name in zip(sums.values(), names, strict=True):
-            tally[name] += entry.tokens
-    sums["tool"].pop("", None)  # what is no call has no tool, and often no path
-    sums["path"].pop("", None)
-    groups: Json = {group: dict(tally.most_common(100)) for group, tally in sums.items()}
-    groups["read_again"] = {path: count for path, count in reads.most_common(100) if count >= RE_READ}
-    return groups
-
-
-def find_subjects(entries: Sequence[Entry]) -> dict[int, tuple[str, str]]:
-    """The tool and the path of each call and of its result, by position.
+def find_subjects(entries: Sequence[Entry]) -> Mapping[int, str]:
+    """The path of each call and of its result, by position.
 
     A result has no path of its own: it has that of its call.
     """
-    subjects: dict[int, tuple[str, str]] = {}
+    subjects: dict[int, str] = {}
     for at, entry in enumerate(entries):
         part = first_part(entry.source)
         if isinstance(part, ToolCall):
-            subjects[at] = (part.name, read_path(part))
+            subjects[at] = read_path(part)
     for call, result in pair_calls(entries):
         if call in subjects:
             subjects[result] = subjects[call]

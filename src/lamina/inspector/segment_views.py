@@ -14,10 +14,10 @@ from lamina.core.hashing import handle
 from lamina.core.values import Entry, Form, Image, Part, ToolResult
 from lamina.core.wording import describe_segment
 from lamina.errors import BadInput
-from lamina.inspector.built_values import BuiltSession, FormChange
 from lamina.inspector.request_views import find_subjects
 from lamina.inspector.segment_texts import join_texts
-from lamina.inspector.views import Inspector, Json
+from lamina.inspector.sent_history import FormChange
+from lamina.inspector.views import Inspector, Json, read_envelope
 
 LONGEST_TEXT = 400_000
 """Characters of one text that the page gets; the download has all of it."""
@@ -37,17 +37,14 @@ def show_segment(inspector: Inspector, session_id: str, number: int, ref: str) -
 
     Long texts are clipped. What lamina wrote itself has no other text than the one that is sent.
     """
-    built = inspector.built(session_id)
-    envelope = inspector.builder.build_call(built, number).envelope
+    opened = inspector.open(session_id)
+    envelope = read_envelope(inspector.read(opened, number))
     entry = _find_entry(envelope, ref)
     sent = join_texts(entry.parts)
     original = join_texts(entry.segment.parts)
     if entry.segment.is_own:
         original = sent
-    history = list_changes(inspector, built, number, entry)
-    arrived = built.arrivals.get(entry.ref, number)
-    if history:
-        arrived = history[0].call
+    history = inspector.find_history(opened.sent).list_changes(entry.ref, number)
     recall = ""
     if entry.form is not Form.FULL:
         recall = handle(entry.content)
@@ -65,32 +62,14 @@ def show_segment(inspector: Inspector, session_id: str, number: int, ref: str) -
         "original": original[:LONGEST_TEXT],
         "clipped": max(len(sent), len(original)) > LONGEST_TEXT,
         "difference": list(compare_texts(original, sent)),
-        "arrived": arrived,
+        "arrived": history[0].call,
         "history": [msgspec.to_builtins(change) for change in history],
-        "explanation": explain_form(entry, history, built),
+        "explanation": explain_form(entry, history, len(opened.calls)),
         "recall": recall,
         "covers": [str(covered) for covered in entry.segment.covers],
         "images": list(find_images(entry.segment.parts)),
         "path": _path_of(envelope, entry),
     }
-
-
-def list_changes(
-    inspector: Inspector, built: BuiltSession, number: int, entry: Entry
-) -> Sequence[FormChange]:
-    """The forms of a segment over the session, until this request if lamina recorded it."""
-    if built.sent is None:
-        return (FormChange(built.arrivals.get(entry.ref, number), entry.form.name, entry.why),)
-    return inspector.builder.find_history(built.sent).list_changes(entry.ref, number)
-
-
-def show_text(inspector: Inspector, session_id: str, number: int, ref: str) -> Json:
-    """A segment as sent and in full, however long it is."""
-    built = inspector.built(session_id)
-    entry = _find_entry(inspector.builder.build_call(built, number).envelope, ref)
-    sent = join_texts(entry.parts)
-    original = join_texts(entry.segment.parts)
-    return {"ref": ref, "sent": sent, "original": original}
 
 
 def find_images(parts: Sequence[Part]) -> Iterator[str]:
@@ -116,7 +95,7 @@ def find_images(parts: Sequence[Part]) -> Iterator[str]:
 def _path_of(envelope: Envelope, entry: Entry) -> str:
     """The file that a call or its result is about, "" if there is none."""
     at = next(at for at, other in enumerate(envelope.entries) if other is entry)
-    return find_subjects(envelope.entries).get(at, ("", ""))[1]
+    return find_subjects(envelope.entries).get(at, "")
 
 
 def _find_entry(envelope: Envelope, ref: str) -> Entry:
@@ -153,7 +132,7 @@ _FORM_SENTENCES = {
 }
 
 
-def explain_form(entry: Entry, history: Sequence[FormChange], built: BuiltSession) -> str:
+def explain_form(entry: Entry, history: Sequence[FormChange], requests: int) -> str:
     """Why a segment is sent as it is, in a sentence or two.
 
     "Only its name and a handle are sent: attachment. It was lowered at request 4 of 9. …"
@@ -163,7 +142,7 @@ def explain_form(entry: Entry, history: Sequence[FormChange], built: BuiltSessio
         sentence += f": {entry.why}"
     sentence += "."
     if len(history) > 1:
-        sentence += f" It was lowered at request {history[-1].call + 1} of {len(built.calls)}."
+        sentence += f" It was lowered at request {history[-1].call + 1} of {requests:,}."
     if entry.form is not Form.FULL and not entry.segment.is_own:
         sentence += " Pin it to keep it in full, or recall it by its handle."
     return sentence

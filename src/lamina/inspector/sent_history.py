@@ -7,21 +7,23 @@ at cuts alone, and the ledger of each cut is in the record, so no request has to
 from __future__ import annotations
 
 from collections import deque
-from itertools import zip_longest
 from typing import NamedTuple
 
 import msgspec
 
-from lamina.conversations.costs import is_refused
-from lamina.conversations.record import RecordedCall, SentRequest
-from lamina.core.digests import why_folded
 from lamina.core.hashing import stem_of
 from lamina.core.recall import list_refs
-from lamina.core.values import Digest, Entry, Form, Ledger, Ref, ToolCall
+from lamina.core.values import Digest, Entry, Form, Ledger, Ref
 from lamina.dialects.memos import ParseMemo
-from lamina.fitting.recalls import RECALL
-from lamina.inspector.built_values import FormChange
 from lamina.inspector.sent_conversations import SentConversation
+
+
+class FormChange(msgspec.Struct, frozen=True):
+    """From this request on, a segment is sent in this form."""
+
+    call: int
+    form: str
+    why: str
 
 
 class SentHistory:
@@ -32,10 +34,6 @@ class SentHistory:
         self._memo = ParseMemo()
         self._refs: dict[int, frozenset[str]] = {}
         self._ledgers: dict[int, Ledger] = {}
-
-    def was_sent_by_client(self, ref: Ref, number: int) -> bool:
-        """Whether a segment is in a request as the client wrote it."""
-        return ref in self._read_refs(number)
 
     def find_arrival(self, ref: Ref, *, first: int, last: int) -> int:
         """The first request from `first` to `last` in which the client sent a segment; `last` has it.
@@ -122,7 +120,10 @@ class LedgerReasons:
         for fold in ledger.folds:
             rule_turns = dict(fold.rules)
             for ref in fold.covers:
-                self._by_ref[ref] = LedgerReason(ref, Form.OMITTED, why_folded(fold, rule_turns.get(ref)))
+                why = f"in the digest of cut {fold.cut}"
+                if ref in rule_turns:
+                    why += f"; kept there: a standing rule of turn {rule_turns[ref]}"
+                self._by_ref[ref] = LedgerReason(ref, Form.OMITTED, why)
         self._by_stem: dict[str, deque[str]] = {}
         for each in self._by_ref:
             self._by_stem.setdefault(stem_of(Ref(each)), deque()).append(each)
@@ -141,31 +142,3 @@ class LedgerReasons:
             if other in self._by_ref:
                 return self._by_ref.pop(other)
         return None
-
-
-def number_turns(conversation: SentConversation) -> list[int]:
-    """The turn of each request, from 1: a turn ends with an answer that calls no tool of the client."""
-    turns: list[int] = []
-    turn = 1
-    for call, next_call in zip_longest(conversation.calls, conversation.calls[1:]):
-        turns.append(turn)
-        if next_call is not None and _ends_turn(conversation, call, next_call.request):
-            turn += 1
-    return turns
-
-
-def _ends_turn(conversation: SentConversation, call: RecordedCall, next_request: SentRequest) -> bool:
-    """Whether a request was answered, and the answer calls no tool of the client.
-
-    An answer that is not kept counts as the end of its turn.
-    """
-    if call.answer is None or is_refused(call):
-        return False
-    # Requests that repeat another one all name the first, so the next may follow this one or the same one.
-    if next_request.follows and next_request.follows in (call.request.id, call.request.follows):
-        return False
-    for segment in conversation.read_answer(call):
-        for part in segment.parts:
-            if isinstance(part, ToolCall) and part.name != RECALL.name:
-                return False
-    return True

@@ -45,7 +45,6 @@ from lamina.dialects.port import Dialect
 from lamina.dialects.translate import choose_options
 from lamina.errors import LaminaError
 from lamina.fitting.building import AS_LOGGED
-from lamina.inspector.built_values import scale_envelope
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
 from lamina.inspector.sent_history import LedgerReasons
 from lamina.models.counters.openai import o200k
@@ -54,6 +53,10 @@ from lamina.replay.traces.recorded_conversations import decode_body, explain_mis
 ERASED_NOTE = "Something of this request was deleted since: what is left of it is shown."
 NOT_SENT = "it is in the client's request, and not in the one that was sent; why is not kept"
 NOT_KEPT = "what was left out of this request, and why, is not kept: an earlier release recorded it"
+SHOWN_FROM_LOG = (
+    "lamina cut this session before this request. The entries are those of its log, in full: how much of "
+    "each was sent is not kept."
+)
 UNREADABLE = "the body that was sent cannot be read as a request of its API"
 ADDED = "it is not in the client's request"
 
@@ -100,9 +103,12 @@ class SentRequests:
             note = NOT_KEPT
         if record.is_erased(call):
             note = ERASED_NOTE
-        return SentRequestBuild(
-            request=request, envelope=scale_envelope(envelope, count_request_tokens(call)), note=note
-        )
+        if self._conversation.is_log and any(
+            each.request.is_cut for each in self._conversation.calls[: number + 1]
+        ):
+            note = SHOWN_FROM_LOG
+        tokens = max(count_request_tokens(call) - self._conversation.unrecorded, 0)
+        return SentRequestBuild(request=request, envelope=_scale_envelope(envelope, tokens), note=note)
 
     def _read_reasons(self, call: RecordedCall) -> SentRequestBuild:
         """What the record tells of a request without its body: what was lowered, how and why."""
@@ -151,6 +157,28 @@ class SentRequests:
         kinds = choose_options(dialect, parsed.head).kinds
         entries, _ = place_entries([_make_entry(named) for named in identify_segments(log)], kinds)
         return entries
+
+
+def _scale_envelope(envelope: Envelope, tokens: int) -> Envelope:
+    """The envelope with tokens that sum to the reported size of its request, if there is one.
+
+    The provider reports the whole request and not its parts, so each part is its share of that. The shares
+    come from one quick counter: those of some models take seconds for a request of 100,000 tokens.
+    """
+    counted = envelope.account.total
+    if not tokens or not counted or tokens == counted:
+        return envelope
+    share = tokens / counted
+    entries = [
+        msgspec.structs.replace(entry, tokens=round(entry.tokens * share)) for entry in envelope.entries
+    ]
+    amounts: dict[str, int] = {}
+    for name in ("tools", "answer", "parameters", "request"):
+        amounts[name] = round(getattr(envelope.account, name) * share)
+    amounts["entries"] = sum(entry.tokens for entry in entries)
+    amounts["margin"] = tokens - sum(amounts.values())  # what rounding left over
+    account = msgspec.structs.replace(envelope.account, basis="estimated", **amounts)
+    return msgspec.structs.replace(envelope, entries=tuple(entries), account=account)
 
 
 def _make_entry(named: NamedSegment) -> Entry:

@@ -1,130 +1,141 @@
-"""Lists the calls of a recorded conversation as they were sent, with the sizes, cuts and costs of the record.
+"""Lists the requests of a session as they were sent, with the sizes, cuts and costs of the record.
 
-No request is fitted again here, and no body is read that is like the one before it, so a record of thousands
-of requests opens at once. Layers and turns need the entries of a request; they are added when somebody looks
-at it (`request_views`).
+No request is fitted again here, and hardly any body is read, so a record of thousands of requests opens at
+once. What stands in a request is read when somebody looks at it (`request_views`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
 
 import msgspec
 
-from lamina.caches import rules_for
-from lamina.caches.prefix_path import count_common_items
-from lamina.conversations.body_places import (
-    LIST_OF_TURNS,
-    BodyPlace,
-    BodyPlaces,
-    find_end_of_turns,
-)
-from lamina.conversations.costs import is_refused, price_call, tally_usage
+from lamina.caches import CacheRules, rules_for
+from lamina.conversations.costs import is_refused, tally_usage
 from lamina.conversations.lost_caches import NOT_CACHED, LostCache, compare_requests, explain_by_bytes
-from lamina.conversations.record import ConversationRecord, RecordedCall
-from lamina.diagnose.values import Difference
+from lamina.conversations.record import RecordedCall
+from lamina.core.text.arguments import pick_telling_argument
+from lamina.core.values import ToolCall
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
-from lamina.errors import BadInput
-from lamina.fitting.recalls import TURN_FIELDS, read_turns
-from lamina.inspector.built_values import BuiltCall, BuiltSession, add_cut, find_rules, idle_between
-from lamina.inspector.progress import report_steps
+from lamina.fitting.recalls import RECALL
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
-from lamina.models.counters.openai import o200k
 from lamina.replay.traces.recorded_conversations import decode_body
 
 IN_FLIGHT = "no answer was recorded: it was in flight when lamina ended, or still is"
 
+MOST_ANSWERS = 2_000
+"""Answers that are read for the name of their first call. Of a longer session, those of the last requests."""
 
-def list_sent_calls(
-    session: RecordedSession, conversation: SentConversation, rules_name: str
-) -> BuiltSession:
-    """Every recorded request of a conversation, in the order in which they were sent."""
-    rules = find_rules(rules_name, conversation.model, conversation.dialect)
-    continuations = Continuations(conversation.record)
-    losses = conversation.find_losses()
-    calls: list[BuiltCall] = []
-    previous: RecordedCall | None = None
-    for number in report_steps(range(len(conversation.calls)), "reading requests"):
-        call = conversation.calls[number]
-        built = _measure(conversation, number)
-        if previous is not None:
-            continues = continuations.is_continued(previous, call)
-            idle = idle_between(previous.request.at, built.at)
-            built = msgspec.structs.replace(built, idle=idle, continues=continues)
-        built = add_cut(_add_answer(built, call), call.request.cut)
-        loss = losses.get(number)
-        if loss is not None and previous is not None:
-            loss = _explain_loss(conversation, loss, previous, call, continues=built.continues)
-        calls.append(msgspec.structs.replace(built, loss=loss))
-        previous = call
-    return BuiltSession(
-        session=session,
-        rules=rules,
-        counter=o200k(),
-        calls=tuple(calls),
-        sent=conversation,
-    )
+LONGEST_CALL = 80
+"""Characters of a call in the list of requests."""
 
 
-def _measure(conversation: SentConversation, number: int) -> BuiltCall:
-    """One request: its size, and what was reported and paid for it."""
-    call = conversation.calls[number]
-    request = call.request
-    usage = _read_usage(call)
-    tally = tally_usage(usage)
-    reported = usage.input if usage is not NOTHING_REPORTED else None
-    return BuiltCall(
-        number=number,
-        at=request.at or None,
-        tokens=count_request_tokens(call),
-        read=tally.read,
-        written=tally.written + tally.written_long,
-        uncached=tally.uncached,
-        output=usage.output,
-        dollars=price_call(call),
-        simulated=False,
-        reported=reported,
-        model=request.model,
-        follows=conversation.find_earlier(number),
-        why=request.why,
-    )
+class SentCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One request: its place in the session, its size, what a cache read of it, and what that cost.
 
-
-def _explain_loss(
-    conversation: SentConversation,
-    loss: LostCache,
-    before: RecordedCall,
-    after: RecordedCall,
-    *,
-    continues: bool,
-) -> LostCache:
-    """The loss with the reason that the bytes show, as every door told it when the answer came.
-
-    The bodies are read only if they part. If the later one continues the earlier, nobody else did it.
+    `tokens` is its size, and `whole` what it would have been without lamina, None where nobody measured it.
+    `reported` is the size that the provider reported, None without one. `follows` is the number of the
+    request that this one repeats, and `why` says after which refusal; `recalled`: its answer recalled
+    something, and the next request has that. `calls` is the first tool call of its answer. `status` is the
+    HTTP status. `is_open`: no answer was recorded. `cut_number` is that of the cut that was made for it.
+    `first` and `last` are the seconds to the first and to the last byte of the answer, 0 where they are not
+    known. `loss` is what the cache lost, by what was reported of this request and the ones before it.
     """
-    if after.sent_pieces is None or loss.is_cut:
-        return loss
-    if continues:
-        if loss.cause == NOT_CACHED:
-            return loss
-        return explain_by_bytes(loss, Difference(cause="none", at=0))
-    sent = [decode_body(conversation.record.sent_body(call)) for call in (before, after)]
-    dialect = DIALECTS.get(after.request.dialect)
-    if None in sent or dialect is None:
-        return loss
-    difference = compare_requests(
-        *sent,
-        rules=rules_for(after.request.model, dialect=dialect.name),
-        gap=idle_between(before.request.at, after.request.at),
-        tokens=_read_usage(before).input or None,
-        dialect=dialect,
-        usage=_read_usage(after),
-    )
-    return explain_by_bytes(loss, difference)
+
+    number: int
+    at: float | None = None
+    idle: float = 0.0
+    tokens: int = 0
+    whole: int | None = None
+    reported: int | None = None
+    read: int = 0
+    written: int = 0
+    uncached: int = 0
+    output: int = 0
+    dollars: float | None = None
+    cut: str = ""
+    cut_lowered: int = 0
+    cut_number: int = 0
+    loss: LostCache | None = None
+    model: str = ""
+    follows: int | None = None
+    why: str = ""
+    recalled: bool = False
+    calls: str = ""
+    status: int = 0
+    refusal: str = ""
+    is_open: bool = False
+    compacted: bool = False
+    first: float = 0.0
+    last: float = 0.0
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the provider refused it. One without an answer has a remark in `refusal`, too."""
+        return bool(self.refusal) and not self.is_open
+
+
+class SentSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session request by request."""
+
+    session: RecordedSession
+    calls: tuple[SentCall, ...]
+
+    @property
+    def sent(self) -> SentConversation:
+        return self.session.sent
+
+    @property
+    def rules(self) -> CacheRules:
+        return rules_for(self.sent.model, dialect=self.sent.dialect)
+
+
+def list_calls(session: RecordedSession) -> SentSession:
+    """Every request of a session, in the order in which they were sent."""
+    return SentSession(session=session, calls=tuple(_read_calls(session.sent)))
+
+
+def _read_calls(sent: SentConversation) -> Iterator[SentCall]:
+    losses = sent.find_losses()
+    previous: RecordedCall | None = None
+    for number, (call, row) in enumerate(zip(sent.calls, sent.rows, strict=True)):
+        request = call.request
+        usage = _read_usage(call)
+        tally = tally_usage(usage)
+        loss = losses.get(number)
+        idle = 0.0
+        if previous is not None:
+            idle = _measure_idle(previous, call)
+            if loss is not None:
+                loss = _explain_loss(sent, loss, previous, call)
+        shown = SentCall(
+            number=number,
+            at=request.at or None,
+            idle=idle,
+            tokens=count_request_tokens(call),
+            whole=None if row is None else row.whole,
+            read=tally.read,
+            written=tally.written + tally.written_long,
+            uncached=tally.uncached,
+            output=usage.output,
+            dollars=sent.price(number),
+            loss=loss,
+            model=request.model,
+            follows=sent.find_earlier(number),
+            why=request.why,
+            compacted=number in sent.compacted,
+        )
+        if usage is not NOTHING_REPORTED:
+            shown = msgspec.structs.replace(shown, reported=usage.input)
+        if request.cut is not None and request.is_cut:
+            cut = request.cut
+            shown = msgspec.structs.replace(
+                shown, cut=cut.reason, cut_lowered=cut.lowered, cut_number=cut.number
+            )
+        yield _add_answer(shown, call, sent)
+        previous = call
 
 
 def _read_usage(call: RecordedCall) -> Usage:
@@ -133,162 +144,64 @@ def _read_usage(call: RecordedCall) -> Usage:
     return call.answer.usage
 
 
-def _add_answer(built: BuiltCall, call: RecordedCall) -> BuiltCall:
-    """The call with what is known of its answer."""
+def _measure_idle(before: RecordedCall, after: RecordedCall) -> float:
+    """Seconds from one request to the next; 0 where a time is not recorded."""
+    if not before.request.at or not after.request.at:
+        return 0.0
+    return max(after.request.at - before.request.at, 0.0)
+
+
+def _explain_loss(
+    sent: SentConversation, loss: LostCache, before: RecordedCall, after: RecordedCall
+) -> LostCache:
+    """The loss with the reason that the bytes show, as every door told it when the answer came."""
+    if after.sent_pieces is None or loss.is_cut:
+        return loss
+    bodies = [decode_body(sent.record.sent_body(call)) for call in (before, after)]
+    dialect = DIALECTS.get(after.request.dialect)
+    if None in bodies or dialect is None:
+        return loss
+    difference = compare_requests(
+        *bodies,
+        rules=rules_for(after.request.model, dialect=dialect.name),
+        gap=_measure_idle(before, after),
+        tokens=_read_usage(before).input or None,
+        dialect=dialect,
+        usage=_read_usage(after),
+        has_markers=not sent.is_log,
+    )
+    if difference.continues and loss.cause == NOT_CACHED:
+        return loss
+    return explain_by_bytes(loss, difference)
+
+
+def _add_answer(shown: SentCall, call: RecordedCall, sent: SentConversation) -> SentCall:
+    """The request with what is known of its answer."""
     answer = call.answer
     if answer is None:
-        return msgspec.structs.replace(built, is_open=True, refusal=IN_FLIGHT)
+        return msgspec.structs.replace(shown, is_open=True, refusal=IN_FLIGHT)
     refusal = ""
+    calls = ""
     if is_refused(call):
         refusal = answer.error or f"the answer had the status {answer.status}"
+    elif shown.number >= len(sent.calls) - MOST_ANSWERS:
+        calls = _name_call(sent, call)
     return msgspec.structs.replace(
-        built,
-        status=answer.status,
+        shown,
+        status=0 if sent.is_log else answer.status,
         recalled=answer.recalled,
         refusal=refusal,
+        calls=calls,
         first=answer.first,
         last=answer.last,
     )
 
 
-class _EndOfTurns(NamedTuple):
-    """The last turns of a body, and its rest: the end of a piece, and the numbers of those after it."""
-
-    turns: list[Any]
-    rest: tuple[bytes, tuple[int, ...]]
-
-
-class Continuations:
-    """Decides whether a request begins with all of the one before it, by the pieces of their bodies.
-
-    A record of thousands of requests has gigabytes of bodies, and each has a few pieces more than the one
-    before it. Pieces have numbers, and equal numbers are equal bytes. So the common beginning of two bodies
-    is found without reading it, and only the turns around the place where they part are decoded:
-
-        before   [0 1 2 3 4]           4 closes the list of messages
-        after    [0 1 2 3 5 6 4]       continues: 5 and 6 are new turns at the end of the list
-        after    [0 1 2 7 5 6 4]       3 and 7 are the same turn with and without a cache marker, or another
-
-    Where the bodies part before their turns, as in the tools, both are decoded whole.
-    """
-
-    def __init__(self, record: ConversationRecord) -> None:
-        self._record = record
-        self._places = BodyPlaces(record)
-
-    def is_continued(self, before: RecordedCall, after: RecordedCall) -> bool:
-        """Whether the later request begins with all of the earlier one, but for cache markers.
-
-        Without both bodies nobody knows, and nothing is claimed: the answer is yes.
-        """
-        old = before.sent_pieces
-        new = after.sent_pieces
-        dialect = DIALECTS.get(after.request.dialect)
-        if old is None or new is None or dialect is None:
-            return True
-        if before.request.dialect != after.request.dialect:
-            return False
-        if old == new:
-            return True
-        is_continued = self._compare_turns(old, new, dialect)
-        if is_continued is not None:
-            return is_continued
-        old_request = decode_body(self._record.sent_body(before))
-        new_request = decode_body(self._record.sent_body(after))
-        if not old_request or not new_request:
-            return True
-        return count_common_turns(old_request, new_request, dialect) is not None
-
-    def _compare_turns(self, old: tuple[int, ...], new: tuple[int, ...], dialect: Dialect) -> bool | None:
-        """The answer from the turns where two bodies part; None if they part elsewhere."""
-        start = count_common_items(old, new)
-        places = self._places.find(old)
-        while start and not places[start].is_between_turns:
-            start -= 1  # the pieces part inside of a turn
-        if not places[start].is_between_turns:
-            return None
-        old_end = self._read_turns(old, start, places[start])
-        new_end = self._read_turns(new, start, places[start])
-        if old_end is None or new_end is None:
-            return None
-        if old_end.rest != new_end.rest:  # tools may stand after the turns
-            return None
-        field = places[start].field
-        common_turns = count_common_turns({field: old_end.turns}, {field: new_end.turns}, dialect)
-        return common_turns is not None
-
-    def _read_turns(self, pieces: tuple[int, ...], start: int, place: BodyPlace) -> _EndOfTurns | None:
-        """The turns from one piece to the end of the list, and what follows it; None if that is not there."""
-        parts: list[bytes] = []
-        for at in range(start, len(pieces)):
-            piece = self._record.piece(pieces[at]) or b""
-            end = self._places.end_of(pieces[at], place)
-            if end.depth < LIST_OF_TURNS or end.field != place.field:
-                position = find_end_of_turns(piece, place)
-                turns = _decode_list(b"".join([*parts, piece[:position]]))
-                if turns is None:
-                    return None
-                return _EndOfTurns(turns, (piece[position:], pieces[at + 1 :]))
-            parts.append(piece)
-            place = end
-        return None
-
-
-def _decode_list(text: bytes) -> list[Any] | None:
-    """The values of a part of a list: `,{…},{…}`."""
-    try:
-        values: list[Any] = msgspec.json.decode(b"[" + text.lstrip().removeprefix(b",") + b"]")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    return values
-
-
-def count_common_turns(before: Mapping[str, Any], after: Mapping[str, Any], dialect: Dialect) -> int | None:
-    """How many turns a request has, if another begins with all of it; None if it does not.
-
-    Cache markers do not count, since they move from request to request. Nor does any setting: the comparison
-    is of tools, system text and turns.
-    """
-    turns = read_turns(before)
-    other_turns = read_turns(after)
-    if len(turns) > len(other_turns):
-        return None
-    # Requests of one conversation share most of their turns as objects. Blocks are made of the others only:
-    # a request of a thousand turns has a few that a cache marker came to or left.
-    differing_turns: list[Any] = []
-    differing_others: list[Any] = []
-    for turn, other_turn in zip(turns, other_turns, strict=False):
-        if turn is other_turn or turn == other_turn:
-            continue
-        differing_turns.append(turn)
-        differing_others.append(other_turn)
-    if not differing_turns and _select_head(before) == _select_head(after):
-        return len(turns)
-    blocks = _list_blocks(before, differing_turns, dialect)
-    if blocks is None:
-        return None
-    if blocks != _list_blocks(after, differing_others, dialect):
-        return None
-    return len(turns)
-
-
-_HEAD_FIELDS = ("system", "instructions", "systemInstruction", "system_instruction", "tools", "toolConfig")
-"""Where the APIs have their system text and tools. Converse has its tools in `toolConfig`."""
-
-
-def _select_head(request: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: request.get(name) for name in _HEAD_FIELDS}
-
-
-def _list_blocks(request: Mapping[str, Any], turns: Sequence[Any], dialect: Dialect) -> list[Any] | None:
-    """What a prefix cache sees of a head and of some turns; None if it cannot be read."""
-    shorter = dict(request)
-    for name in TURN_FIELDS:
-        if shorter.get(name) is not None:
-            shorter[name] = list(turns)
-            break
-    try:
-        blocks = dialect.cache.stream(shorter).blocks
-    except (BadInput, RecursionError):
-        return None
-    return [(block.sort, block.role, block.data) for block in blocks]
+def _name_call(sent: SentConversation, call: RecordedCall) -> str:
+    """The first tool call of an answer: `read_file src/tariff.py`; "" if it has none."""
+    for segment in sent.read_answer(call):
+        for part in segment.parts:
+            if isinstance(part, ToolCall) and part.name != RECALL.name:
+                words = f"{part.name} {pick_telling_argument(part.arguments)}"
+                return " ".join(words.split())[:LONGEST_CALL]
+    return ""

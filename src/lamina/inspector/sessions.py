@@ -22,13 +22,13 @@ import msgspec
 
 from lamina.conversations.store import is_client_id
 from lamina.errors import BadInput, LaminaError
+from lamina.inspector.logs import read_log
 from lamina.inspector.recorded_sessions import (
     ListedSession,
     ReadBodies,
     RecordedSession,
     SessionSummary,
-    StoredSession,
-    read_session,
+    make_line,
 )
 from lamina.replay.traces import find_files, read_traces
 from lamina.replay.values import Trace, UnreadableLine, make_id
@@ -46,7 +46,7 @@ class TraceSource(Protocol):
     def state(self) -> object:
         """A value that differs as soon as anything has changed."""
 
-    def read(self) -> Iterable[Trace | UnreadableLine | StoredSession]:
+    def read(self) -> Iterable[Trace | UnreadableLine | ListedSession]:
         """All traces, as they are now."""
 
 
@@ -80,7 +80,7 @@ class Sessions:
 
     def _complete(self, session: ListedSession) -> ListedSession:
         """A session whose line has its figures. One that cannot be read stays as it is."""
-        if not isinstance(session, StoredSession) or session.complete is None:
+        if session.complete is None:
             return session
         try:
             line = session.complete()
@@ -107,7 +107,7 @@ class Sessions:
                 place="session",
                 hint="the list of sessions has the ids; a file may have changed since the page was opened",
             )
-        return _load(session)
+        return RecordedSession(summary=session.summary, sent=session.load())
 
     def select_stored(
         self, summaries: Iterable[SessionSummary], may_have: Callable[[Sequence[bytes]], bool]
@@ -122,7 +122,7 @@ class Sessions:
             with self._lock:
                 for summary in page:
                     session = self._sessions.get(summary.id)
-                    if isinstance(session, StoredSession) and session.read_bodies is not None:
+                    if session is not None and session.read_bodies is not None:
                         names.setdefault(session.read_bodies, {})[summary.name] = summary.id
             without: set[str] = set()
             for read_bodies, ids in names.items():
@@ -130,7 +130,7 @@ class Sessions:
                 without.update(ids[name] for name in bodies if not may_have(bodies[name]))
             yield from (summary for summary in page if summary.id not in without)
 
-    def children(self, session: RecordedSession) -> list[RecordedSession | StoredSession]:
+    def children(self, session: RecordedSession) -> list[ListedSession]:
         """The sessions of the sub-agents of a session. What was forked from it is none of them."""
         with self._lock:
             self._refresh()
@@ -221,7 +221,7 @@ def _look_at_files(paths: Sequence[str]) -> tuple[tuple[str, tuple[int, int]], .
 
 
 def _read_sessions(
-    traces: Iterable[Trace | UnreadableLine | StoredSession],
+    traces: Iterable[Trace | UnreadableLine | ListedSession],
 ) -> list[ListedSession | UnreadableLine]:
     """Traces as sessions. A trace in which no model was asked is left out, a damaged line stays."""
     results: list[ListedSession | UnreadableLine] = []
@@ -229,19 +229,10 @@ def _read_sessions(
         if not isinstance(trace, Trace):
             results.append(trace)
             continue
-        session = read_session(trace)
-        if session is not None:
-            results.append(session)
+        conversation = read_log(trace)
+        if conversation is not None:
+            results.append(make_line(conversation))
     return results
-
-
-def _load(session: ListedSession) -> RecordedSession:
-    """The whole session, under the id and with the parent that it has in the list."""
-    if isinstance(session, RecordedSession):
-        return session
-    loaded = session.load()
-    summary = msgspec.structs.replace(loaded.summary, id=session.summary.id, parent=session.summary.parent)
-    return msgspec.structs.replace(loaded, summary=summary)
 
 
 def _name_apart(session: ListedSession, others: Container[str]) -> ListedSession:
@@ -256,13 +247,13 @@ def join_sessions(sessions: Mapping[str, ListedSession]) -> dict[str, ListedSess
     """The sessions without logs that lamina has recorded, each with the name of its parent."""
     recorded_calls: Counter[str] = Counter()
     for session in sessions.values():
-        if isinstance(session, StoredSession) and session.summary.client_session:
+        if session.summary.client_session and not session.is_log:
             recorded_calls[session.summary.client_session] += session.summary.calls
     joined: dict[str, ListedSession] = {}
     for session_id, session in sessions.items():
         summary = session.summary
         is_recorded = summary.calls <= recorded_calls[summary.client_session]
-        if isinstance(session, StoredSession) or not is_recorded:
+        if not session.is_log or not is_recorded:
             joined[session_id] = session
     conversations = _group_conversations(joined.values())
     names = {session.summary.name for session in joined.values()}

@@ -12,39 +12,23 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import Protocol, TypeVar
 
 import msgspec
 
-from lamina.conversations.costs import is_refused, sum_calls_cost
-from lamina.conversations.lost_caches import count_losses
-from lamina.conversations.record import ConversationRecord, count_compactions
+from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import (
     ConversationState,
     conversation_place,
     conversation_workspace,
     decode_state,
-    is_client_id,
 )
 from lamina.errors import BadInput, LaminaError
-from lamina.fitting.recalls import read_turns
 from lamina.inspector.last_used import LastUsed
-from lamina.inspector.recorded_sessions import (
-    RecordedSession,
-    SessionSummary,
-    StoredSession,
-)
-from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
-from lamina.replay.model_calls import RecordedConversation, read_conversation
-from lamina.replay.traces.own_answers import find_first_words
-from lamina.replay.traces.recorded_conversations import (
-    SOURCE,
-    find_last_request,
-    make_trace,
-    read_came,
-)
-from lamina.replay.values import Trace, UnreadableLine, make_id
+from lamina.inspector.recorded_sessions import ListedSession, make_line, summarise_state
+from lamina.inspector.sent_conversations import SentConversation
+from lamina.replay.values import UnreadableLine
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import BodiesReadable, StatesReadable, Store
 
@@ -82,8 +66,8 @@ class StoredSessions:
         self._remembers_since = time.monotonic()
         self._times_forgotten = 0
         self._counts: dict[str, int] = {}
-        self._lines: dict[tuple[str, int], StoredSession | UnreadableLine | None] = {}
-        self._loaded: LastUsed[str, RecordedSession] = LastUsed(_MOST_SESSIONS)
+        self._lines: dict[tuple[str, int], ListedSession | UnreadableLine | None] = {}
+        self._loaded: LastUsed[str, SentConversation] = LastUsed(_MOST_SESSIONS)
 
     def state(self) -> tuple[int, dict[str, int]]:
         """The number of records of each conversation, and how often all of them were forgotten."""
@@ -98,14 +82,14 @@ class StoredSessions:
             self._loaded = LastUsed(_MOST_SESSIONS)
         return self._times_forgotten, self._counts
 
-    def read(self) -> list[StoredSession | UnreadableLine]:
+    def read(self) -> list[ListedSession | UnreadableLine]:
         """A line for each conversation. Those that have not grown since the last time are not read again."""
         _, counts = self.state()
         new_names = [name for name, count in counts.items() if (name, count) not in self._lines]
         states: dict[str, ConversationState] = {}
         if len(new_names) > MOST_READ:
             states = self._ask(partial(self._read_states, names=new_names))
-        lines: dict[tuple[str, int], StoredSession | UnreadableLine | None] = {}
+        lines: dict[tuple[str, int], ListedSession | UnreadableLine | None] = {}
         for name, count in counts.items():
             if (name, count) in self._lines:
                 lines[name, count] = self._lines[name, count]
@@ -116,20 +100,20 @@ class StoredSessions:
         self._lines = lines
         return [line for line in lines.values() if line is not None]
 
-    def _make_short_line(self, name: str, count: int, state: ConversationState) -> StoredSession | None:
+    def _make_short_line(self, name: str, count: int, state: ConversationState) -> ListedSession | None:
         """The line of a conversation as its state tells it. Somebody who looks at it completes it."""
         if state.door == "session":
             return None  # as in `_read_line`: a session has its texts in its log
-        return StoredSession(
+        return ListedSession(
             summary=summarise_state(name, state),
             load=partial(self.load, name),
             complete=partial(self._complete_line, name, count),
             read_bodies=self.read_bodies,
         )
 
-    def _complete_line(self, name: str, count: int) -> StoredSession:
+    def _complete_line(self, name: str, count: int) -> ListedSession:
         line = self._read_line(name)
-        if not isinstance(line, StoredSession):
+        if not isinstance(line, ListedSession):
             raise BadInput(
                 f"{name!r} cannot be read", place="session", hint="see lamina conversations verify"
             )
@@ -168,22 +152,21 @@ class StoredSessions:
                 bodies[name] = [record.body for record in page.records]
         return bodies
 
-    def load(self, name: str) -> RecordedSession:
+    def load(self, name: str) -> SentConversation:
         """One conversation in full. Raises BadInput if it was deleted meanwhile."""
         _, counts = self.state()
-        session = self._loaded.get(name)
-        if session is not None and session.sent is not None and session.sent.record.count == counts.get(name):
-            return session
+        loaded = self._loaded.get(name)
+        if loaded is not None and loaded.record.count == counts.get(name):
+            return loaded
         conversation = self._read_conversation(name)
         if conversation is None:
             raise BadInput(
                 f"there is no conversation {name!r}", place="session", hint="it was deleted just now"
             )
-        session = make_session(conversation)
-        self._loaded.add(name, session)
-        return session
+        self._loaded.add(name, conversation)
+        return conversation
 
-    def _read_line(self, name: str) -> StoredSession | UnreadableLine | None:
+    def _read_line(self, name: str) -> ListedSession | UnreadableLine | None:
         """The line of a conversation; None if it has nothing to show here."""
         try:
             conversation = self._read_conversation(name)
@@ -224,107 +207,3 @@ class StoredSessions:
             if not self._only or head.conversation == self._only:
                 counts[head.conversation] = head.count
         return counts
-
-
-def make_line(conversation: SentConversation, load: Callable[[], RecordedSession]) -> StoredSession:
-    """A recorded conversation as a line of the list, which reads the rest when somebody opens it."""
-    sizes = tuple(
-        (call.request.at or None, count_request_tokens(call) or None) for call in conversation.calls
-    )
-    return StoredSession(summary=summarise_sent(conversation), load=load, sizes=sizes)
-
-
-def make_session(conversation: SentConversation) -> RecordedSession:
-    """A recorded conversation, ready to be shown as it was sent, and sent again under other settings."""
-    return RecordedSession(
-        summary=summarise_sent(conversation),
-        history=cache(partial(_read_history, conversation)),
-        sent=conversation,
-    )
-
-
-def _read_history(conversation: SentConversation) -> RecordedConversation:
-    """The client's own history, in OpenAI chat. It is empty if the texts are not kept."""
-    trace = make_trace(conversation.name, conversation.state, conversation.record)
-    if isinstance(trace, Trace):
-        with suppress(LaminaError, RecursionError):
-            return read_conversation(trace)
-    empty_trace = Trace(
-        id=conversation.name,
-        place=conversation.name,
-        dialect=conversation.dialect,
-        items=[],
-        source=SOURCE,
-        model=conversation.model,
-    )
-    return RecordedConversation(trace=empty_trace, messages=[], tools=[], calls=())
-
-
-def summarise_state(name: str, state: ConversationState) -> SessionSummary:
-    """The line of a conversation whose record was not read."""
-    source = state.door or SOURCE
-    return SessionSummary(
-        id=make_id(SOURCE, name),
-        name=name,
-        source=source,
-        place=f"{state.upstream or source}/{name}",
-        first_words=state.title,
-        model=state.model,
-        dialect=state.dialect,
-        calls=state.requests,
-        messages=0,
-        tokens=state.tokens or None,
-        dollars=None,
-        lost_caches=0,
-        began=state.began or None,
-        ended=state.updated or None,
-        cuts=count_compactions(state.ledger) - state.inherited_cuts,
-        client_session=state.group,
-        parent=state.parent,
-        is_fork=_is_fork(state),
-        has_figures=False,
-    )
-
-
-def _is_fork(state: ConversationState) -> bool:
-    return bool(state.parent) and not is_client_id(state.parent)
-
-
-def summarise_sent(conversation: SentConversation) -> SessionSummary:
-    """The line of a recorded conversation in the list of sessions."""
-    state = conversation.state
-    calls = conversation.calls
-    last_request = calls[-1].request
-    moments = [call.request.at for call in calls if call.request.at]
-    cost = sum_calls_cost(calls)
-    upstream = last_request.upstream or state.upstream or state.door or SOURCE
-    return SessionSummary(
-        id=make_id(SOURCE, conversation.name),
-        name=conversation.name,
-        source=state.door or last_request.door or SOURCE,
-        place=f"{upstream}/{conversation.name}",
-        first_words=state.title or find_first_words(_read_history(conversation).messages),
-        model=conversation.model,
-        dialect=conversation.dialect,
-        calls=len(calls),
-        messages=_count_messages(conversation),
-        tokens=max(map(count_request_tokens, calls)) or None,
-        dollars=cost.least,
-        is_at_least=cost.amount is None and cost.least is not None,
-        lost_caches=count_losses(conversation.find_losses().values()),
-        began=min(moments, default=None),
-        ended=max(moments, default=None),
-        cuts=sum(call.request.is_cut and not is_refused(call) for call in calls),
-        client_session=state.group,
-        parent=state.parent,
-        is_fork=_is_fork(state),
-        answered=any(call.answer is not None for call in calls),
-    )
-
-
-def _count_messages(conversation: SentConversation) -> int:
-    """The messages of the client's last request; 0 if it is not kept."""
-    last_call = find_last_request(conversation.record)
-    if last_call is None:
-        return 0
-    return len(read_turns(read_came(conversation.record, last_call) or {}))

@@ -1,104 +1,143 @@
-"""Shows sessions as plain JSON values: the list of them, and the strip of one.
+"""Shows sessions as plain JSON values: the list of them, and one with all its requests.
 
-Every figure comes from the functions behind `explain`, `diff` and the lab, so that the page, the command line
-and a program agree. The other views are in `request_views`, `segment_views`, `comparisons`, `visibility` and
-`exports`.
+Every figure comes from the record, or from the functions behind `explain` and `diff`, so that the page, the
+command line and a program agree. The other views are in `request_views`, `segment_views`, `comparisons`,
+`alternatives` and `answers`.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter as Tally
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from lamina.caches import all_rules
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
 from lamina.core.values import Layer
-from lamina.inspector.alternative_rows import AlternativeRows
-from lamina.inspector.building import SessionBuilder
-from lamina.inspector.built_values import BuiltCall, BuiltSession
-from lamina.inspector.logged_sessions import usages_by_call
-from lamina.inspector.progress import AnswerProgress
-from lamina.inspector.recorded_sessions import ListedSession, RecordedSession, StoredSession
-from lamina.inspector.session_figures import FiguresOfSessions
+from lamina.costs.savings import compare_settings, describe_cost_without, find_cost_without
+from lamina.costs.table import RequestTable
+from lamina.errors import BadInput
+from lamina.inspector.last_used import LastUsed
+from lamina.inspector.recorded_sessions import ListedSession, read_known
+from lamina.inspector.sent_conversations import SentConversation
+from lamina.inspector.sent_history import SentHistory
+from lamina.inspector.sent_requests import SentRequestBuild, SentRequests
+from lamina.inspector.sent_sessions import SentCall, SentSession, list_calls
 from lamina.inspector.sessions import Sessions
 from lamina.models.facts import AS_OF
-from lamina.replay.account_sums import sum_fields
 
 Json = dict[str, Any]
 
 MOST_LANES = 40
 """Sub-agents that are drawn under their parent."""
 
+LEAST_SAVED = 0.05
+"""The share of a session's cost from which on the picture says what `lamina run` would have saved."""
+
+_MOST_SESSIONS = 8
+_MOST_REQUESTS = 6
+_MOST_HISTORIES = 2
+
+_NOTHING = build(())
+"""Stands for a request whose body is not kept."""
+
 
 class Inspector:
-    """Answers what the page asks. It holds the sessions and what was built of them."""
+    """Answers what the page asks. It holds the sessions, and the last few things that were read of them.
+
+    One lock guards what was read. It is held while something is read: a page asks for several views of one
+    session at once, and they wait for one reading instead of making it several times.
+    """
 
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
-        self.builder = SessionBuilder()
-        self.progress = AnswerProgress()
-        self.figures = FiguresOfSessions()
-        self.alternatives = AlternativeRows()
+        self._lock = threading.RLock()
+        self._built: LastUsed[Hashable, SentSession] = LastUsed(_MOST_SESSIONS)
+        self._requests: LastUsed[Hashable, SentRequestBuild] = LastUsed(_MOST_REQUESTS)
+        self._histories: LastUsed[Hashable, SentHistory] = LastUsed(_MOST_HISTORIES)
 
-    def built(self, session_id: str, rules: str = "") -> BuiltSession:
-        return self.builder.build(self.sessions.get(session_id), rules)
+    def open(self, session_id: str) -> SentSession:
+        """A session with its requests."""
+        session = self.sessions.get(session_id)
+        with self._lock:
+            return self._built.get_or_make(
+                (session_id, session.sent.version, session.summary), partial(list_calls, session)
+            )
+
+    def read(self, opened: SentSession, number: int) -> SentRequestBuild:
+        """One request as it was sent."""
+        find_call(opened, number)
+        key = (opened.session.summary.id, opened.sent.version, number)
+        with self._lock:
+            return self._requests.get_or_make(key, partial(SentRequests(opened.sent).read, number))
+
+    def find_history(self, conversation: SentConversation) -> SentHistory:
+        """The history of the segments of a recorded conversation."""
+        with self._lock:
+            return self._histories.get_or_make(
+                (conversation.name, conversation.version), partial(SentHistory, conversation)
+            )
+
+
+def read_envelope(request: SentRequestBuild) -> Envelope:
+    return request.envelope or _NOTHING
+
+
+def find_call(opened: SentSession, number: int) -> SentCall:
+    """The request of this number. Raises BadInput for a number that the session does not have."""
+    if not 0 <= number < len(opened.calls):
+        hint = f"the session has requests 0 to {len(opened.calls) - 1}"
+        raise BadInput(f"there is no request {number}", place="request", hint=hint)
+    return opened.calls[number]
 
 
 def show_sessions(inspector: Inspector, *, rows: int | None = None) -> Json:
-    """The newest sessions, or all of them. With them go the names that the page offers in its menus."""
+    """The newest sessions, or all of them."""
     summaries = inspector.sessions.summaries()
     listed = inspector.sessions.complete(summaries[:rows])
     return {
         "sessions": [msgspec.to_builtins(summary) for summary in listed],
         "more": len(summaries) - len(listed),
         "problems": [msgspec.to_builtins(problem) for problem in inspector.sessions.problems()],
-        "rules": sorted(all_rules()),
         "prices_as_of": AS_OF,
         "layers": [layer.value for layer in Layer],
     }
 
 
-def show_session(inspector: Inspector, session_id: str, *, rules: str = "") -> Json:
-    """The strip: one bar for each request, with its layers, its cache and its cost."""
-    built = inspector.built(session_id, rules)
+def show_session(inspector: Inspector, session_id: str) -> Json:
+    """One session: every request with its size, its cache and its cost, and what it saved."""
+    opened = inspector.open(session_id)
+    sent = opened.sent
+    [summary] = inspector.sessions.complete([opened.session.summary])
     return {
-        "session": msgspec.to_builtins(built.session.summary),
-        "rules": built.rules.name,
-        "all_rules": sorted(all_rules()),
-        "window": built.session.window,
-        "calls": [show_call(call) for call in built.calls],
-        "totals": sum_calls(built.calls),
-        "tools": [] if built.is_sent else list(find_tool_use(built)),
-        "compacted": find_compacted_calls(built.session),
-        "head_recorded": built.session.has_head,
-        "unrecorded": built.unrecorded,
-        "as_sent": built.is_sent,
-        "relatives": list(list_relatives(inspector, built.session)),
-        "lanes": [show_lane(child) for child in inspector.sessions.children(built.session)[:MOST_LANES]],
+        "session": msgspec.to_builtins(summary),
+        "rules": opened.rules.name,
+        "window": sent.window,
+        "calls": [msgspec.to_builtins(call) for call in opened.calls],
+        "totals": sum_calls(opened),
+        "unrecorded": sent.unrecorded,
+        "as_sent": not sent.is_log,
+        "relatives": list(_list_relatives(inspector, opened)),
+        "lanes": [_show_lane(child) for child in inspector.sessions.children(opened.session)[:MOST_LANES]],
     }
 
 
-def list_relatives(inspector: Inspector, session: RecordedSession) -> Iterator[Json]:
+def _list_relatives(inspector: Inspector, opened: SentSession) -> Iterator[Json]:
     """The session that this one is a part of, and those in which its client went on."""
-    parent = inspector.sessions.parent(session)
+    parent = inspector.sessions.parent(opened.session)
     if parent is not None:
         yield {"id": parent.id, "name": parent.name, "first_words": parent.first_words, "is_parent": True}
-    for fork in inspector.sessions.forks(session):
+    for fork in inspector.sessions.forks(opened.session):
         yield {"id": fork.id, "name": fork.name, "first_words": fork.first_words, "is_parent": False}
 
 
-def show_tools(inspector: Inspector, session_id: str) -> Json:
-    """The tools of a session. Of a record only this tells them: the client's whole history is read for it."""
-    return {"tools": list(find_tool_use(inspector.built(session_id)))}
-
-
-def show_lane(session: ListedSession) -> Json:
+def _show_lane(session: ListedSession) -> Json:
     """The requests of a sub-agent: when each was sent, and how large it was where that is recorded."""
     calls: list[Json] = []
-    for number, (moment, tokens) in enumerate(_list_sizes(session)):
+    for number, (moment, tokens) in enumerate(session.sizes):
         calls.append({"number": number, "at": moment, "tokens": tokens})
     return {
         "id": session.summary.id,
@@ -108,70 +147,65 @@ def show_lane(session: ListedSession) -> Json:
     }
 
 
-def _list_sizes(session: ListedSession) -> Iterator[tuple[float | None, int | None]]:
-    """The time and the tokens of each request, None where they are not known."""
-    if isinstance(session, StoredSession):
-        yield from session.sizes
-        return
-    for call, usage in zip(session.conversation.calls, usages_by_call(session), strict=True):
-        if usage is None:
-            yield call.at, None
-        else:
-            yield call.at, usage.total
-
-
-def find_compacted_calls(session: RecordedSession) -> list[int]:
-    """The calls before which the client itself replaced what stood there.
-
-    The records have the place of a compaction among the items. The next answer after it is the call.
-    """
-    if session.sent is not None:
-        return []
-    starts = sorted(session.conversation.trace.used)
-    numbers = {bisect_left(starts, place) for place in session.conversation.trace.compacted}
-    calls = len(session.conversation.calls)
-    return sorted(number for number in numbers if number < calls)  # not one after the last answer
-
-
-def show_call(call: BuiltCall) -> Json:
-    view: Json = msgspec.to_builtins(call)
-    return view
-
-
-def sum_calls(calls: Sequence[BuiltCall]) -> Json:
+def sum_calls(opened: SentSession) -> Json:
     """The sums of a session. Money is None if no request has a price, and "at least" if some have none.
 
-    A request whose answer was not recorded is not part of the money: nobody knows what it took.
+    A request whose answer was not recorded is not part of the money: nobody knows what it took. `without` is
+    what the same would have cost without lamina, and `without_words` says so, or why it is not known.
     """
-    prices = [call.dollars for call in calls if not call.is_open]
-    known_prices = [price for price in prices if price is not None]
+    calls = opened.calls
+    table = opened.sent.table
+    cost = table.sum_money()
+    without = None
+    words = ""
+    could = None
+    if opened.sent.is_log:
+        could = _find_cheaper(table)
+    else:
+        without = find_cost_without(table)
+        words = describe_cost_without(table)
     return {
         "calls": len(calls),
         "sent": sum(call.tokens for call in calls),
-        **sum_fields(calls, ["read", "written", "uncached", "output"]),
-        "dollars": sum(known_prices) if known_prices else None,
-        "is_at_least": 0 < len(known_prices) < len(prices),
-        "cuts": sum(bool(call.cut) and not call.is_refused for call in calls),
+        "read": sum(call.read for call in calls),
+        "written": sum(call.written for call in calls),
+        "uncached": sum(call.uncached for call in calls),
+        "output": sum(call.output for call in calls),
+        "dollars": read_known(cost),
+        "is_at_least": bool(cost.reason and cost.least),
+        "without": without,
+        "without_words": words,
+        "could": could,
+        "cuts": table.sum("sum(is_cut)"),
+        "lost": sum(call.loss is not None and not call.loss.is_cut for call in calls),
         "refused": sum(call.is_refused for call in calls),
         "open": sum(call.is_open for call in calls),
         "largest": max((call.tokens for call in calls), default=0),
+        "opens_at": find_dearest(calls),
     }
 
 
-def find_tool_use(built: BuiltSession) -> Iterator[Json]:
-    """Each tool with the size of its definition, and how often it was called; the unused ones first.
+def _find_cheaper(table: RequestTable) -> float | None:
+    """What the log of a client would have cost with `lamina run`, simulated; None if that is hardly less."""
+    saving = compare_settings(table)
+    if saving is None:
+        return None
+    [row] = [row for row in saving.rows if row.is_recommended]
+    if row.saved < LEAST_SAVED:
+        return None
+    return row.dollars
 
-    A tool that was called without a definition has no size.
+
+def find_dearest(calls: Sequence[SentCall]) -> int:
+    """The number of the request at which a session opens: where a cache was lost for most, or the dearest.
+
+    A cut is meant, and yet a reader wants to know what it left out: so it comes before any other request.
     """
-    calls: Tally[str] = Tally()
-    for message in built.session.conversation.messages:
-        for call in message.get("tool_calls") or ():
-            calls[str(call.get("function", {}).get("name", ""))] += 1
-    sizes: dict[str, int] = {}
-    for tool in built.session.conversation.tools:
-        function = tool.get("function", tool)  # a tool that the provider runs has no function
-        name = str(function.get("name", ""))
-        sizes[name] = built.counter.count(msgspec.json.encode(tool).decode())
-    names = sorted({*sizes, *calls}, key=lambda name: (calls[name], -sizes.get(name, 0), name))
-    for name in names:
-        yield {"name": name, "tokens": sizes.get(name), "calls": calls[name]}
+
+    def weigh(call: SentCall) -> tuple[float, bool, float]:
+        lost = 0.0
+        if call.loss is not None:
+            lost = call.loss.dollars or 0.0
+        return lost, bool(call.cut), call.dollars or 0.0
+
+    return max(calls, key=weigh).number

@@ -40,7 +40,7 @@ from lamina.summaries import Question
 from lamina.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from lamina.inspector.server import Server
+    from lamina.gateway.inspection import PageServer
     from lamina.replay.values import Trace, UnreadableLine
 
 
@@ -131,7 +131,7 @@ class TerminalChat:
         self.left = False
         self.after: NextSession | None = None
         self._notes_shown = 0
-        self._inspector: Server | None = None
+        self._inspector: PageServer | None = None
         self._serving = ExitStack()
 
     async def begin(self, model: str, where: str, *, again: bool = False) -> None:
@@ -280,13 +280,13 @@ class TerminalChat:
 
     def start_inspector(self) -> str:
         """Serve the pages about this session on a free port of this machine. Returns their address."""
-        from lamina.inspector.server import make_server  # noqa: PLC0415 - few chats need it
+        from lamina.gateway.inspection import PageServer  # noqa: PLC0415 - few chats need it
         from lamina.inspector.sessions import Sessions  # noqa: PLC0415 - as above
         from lamina.inspector.views import Inspector  # noqa: PLC0415 - as above
 
         if self._inspector is None:
             sessions = Sessions(sources=[SessionSource(self.session)])
-            self._inspector = make_server(Inspector(sessions))
+            self._inspector = PageServer(Inspector(sessions))
             self._serving.enter_context(self._inspector.running())
         return self._inspector.address
 

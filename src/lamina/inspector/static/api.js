@@ -1,96 +1,88 @@
 // Asks the server for views, or reads them from the page itself if it was saved as one file.
-
-import { makePauses, withQuestionMark } from "./dom.js";
-import { beginWaiting } from "./waiting.js";
-import { findSavedText, findVisibleInSaved, openSavedRequest } from "./saved.js";
+import { h, replace, withQuestionMark } from "./dom.js";
 
 const embedded = document.getElementById("lamina-data");
 const saved = embedded ? JSON.parse(embedded.textContent) : null;
 const answers = new Map();
-const pageName = Math.random().toString(36).slice(2, 10); // two pages of one server do not share their jobs
-let jobs = 0;
+const LOOK_EVERY = 2000; // milliseconds between two looks whether anything was recorded
+const SHOW_AFTER = 250; // milliseconds of waiting, after which the page says so
+const MISSING = "This file does not hold that. Open the session with `lamina inspect` to see it.";
+let waiting = 0;
 
 export const isSaved = saved !== null;
 
-export async function get(path, settings = {}, words = {}) {
-  const address = makeAddress(path, { ...settings, ...words });
-  if (saved) return readSaved(path, address, words);
-  if (answers.has(address)) return answers.get(address);
-  const job = `${pageName}-${(jobs += 1)}`;
-  const endWaiting = beginWaiting(() => fetch(`api/progress/${job}`).then((response) => response.json()));
-  let response;
-  let value;
+// The token of the address goes into a header of each request, and out of the address bar.
+function findToken() {
+  const token = new URLSearchParams(location.search).get("token");
+  if (token) {
+    sessionStorage.setItem("token", token);
+    history.replaceState(null, "", location.pathname + location.hash);
+  }
+  return sessionStorage.getItem("token");
+}
+
+const token = isSaved ? null : findToken();
+
+export function ask(path, values = {}) {
+  const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value));
+  return fetch(`api/${path}${withQuestionMark(query)}`, { headers: token ? { "x-lamina-token": token } : {} });
+}
+
+export async function get(path, values = {}) {
+  if (saved) return readSaved(path);
+  const key = JSON.stringify([path, values]);
+  if (answers.has(key)) return answers.get(key);
+  waiting += 1;
+  setTimeout(showWaiting, SHOW_AFTER);
   try {
-    response = await fetch(address, { headers: { accept: "application/x-ndjson, application/json", "x-lamina-job": job } });
-    value = await readAnswer(response);
+    const response = await ask(path, values);
+    const value = await response.json();
+    if (!response.ok) throw new Error(value.error || `the server answered ${response.status}`);
+    answers.set(key, value);
+    if (answers.size > 60) answers.delete(answers.keys().next().value);
+    return value;
   } finally {
-    endWaiting();
+    waiting -= 1;
+    showWaiting();
   }
-  if (!response.ok) throw new Error(value.error || `the server answered ${response.status}`);
-  answers.set(address, value);
-  if (answers.size > 60) answers.delete(answers.keys().next().value);
-  return value;
 }
 
-// A long answer comes in lines: the first is the object, the others add items to its lists. Between lines the page
-// answers its reader, so that thousands of requests do not hold it up.
-async function readAnswer(response) {
-  if (!(response.headers.get("content-type") || "").startsWith("application/x-ndjson")) return response.json();
-  const lines = (await response.text()).split("\n");
-  const value = JSON.parse(lines[0]);
-  const breathe = makePauses();
-  for (const line of lines.slice(1)) {
-    await breathe();
-    const { list, items } = JSON.parse(line);
-    for (const item of items) value[list].push(item);
-  }
-  return value;
+function showWaiting() {
+  const box = document.getElementById("waiting");
+  box.hidden = !waiting;
+  replace(box, waiting ? [h("progress", { "aria-label": "Working" }), h("span", {}, "Working …")] : null);
 }
 
-// Relative to the page, which may be mounted anywhere.
-export function makeAddress(path, values = {}) {
-  const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(values)) {
-    if (value !== "" && value !== null && value !== undefined) query.set(name, value);
-  }
-  return `api/${path}${withQuestionMark(query)}`;
-}
-
-function readSaved(path, address, words) {
+function readSaved(path) {
   const [kind, session, , ref] = path.split("/");
-  if (kind === "segment") return findSavedText(saved, session, decodeURIComponent(ref));
-  if (kind === "visible") return findVisibleInSaved(saved, session, words.text);
-  if (kind === "request") return openSavedRequest(saved, path);
-  const value = saved[`/${address}`] ?? saved[`/api/${path}`]; // whatever the settings: it is shown as it was recorded
-  if (value === undefined) {
-    throw new Error("This file does not hold that. Open the session with `lamina inspect` to see it.");
-  }
-  return value;
+  const texts = saved[`/texts/${session}`] || {};
+  const value = kind === "segment" ? texts[decodeURIComponent(ref)] : saved[`/api/${path}`];
+  if (value === undefined) throw new Error(MISSING);
+  if (kind !== "request") return value;
+  // Requests share their entries: each holds [number of the entry, layer, form, tokens, cache].
+  const rows = saved[`/rows/${session}`];
+  const entries = value.entries.map(([at, layer, form, tokens, cache]) => ({ ...rows[at], layer, form, tokens, cache }));
+  return { ...value, entries };
 }
 
-export function forget() {
-  answers.clear();
-}
-
-// Calls back whenever a file has changed. If the server ends, the browser tries again until it is back.
-export function followFiles(onChange, onSign) {
-  if (saved || !("EventSource" in window)) return;
+// Calls back whenever something was recorded, and says whether the server is there.
+export function followSessions(onChange, onSign) {
+  if (saved) return;
   let last = null;
-  let events = null;
-  function connect() {
-    events = new EventSource("api/live");
-    events.onopen = () => onSign(true);
-    events.onerror = () => {
-      onSign(false);
-      if (events.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
-    };
-    events.onmessage = (event) => {
-      if (last !== null && event.data !== last) {
-        forget();
+  async function look() {
+    if (document.hidden && last !== null) return;
+    try {
+      const { state } = await (await ask("state")).json();
+      onSign(true);
+      if (last !== null && state !== last) {
+        answers.clear();
         onChange();
       }
-      last = event.data;
-    };
+      last = state;
+    } catch {
+      onSign(false);
+    }
   }
-  connect();
+  look();
+  setInterval(look, LOOK_EVERY);
 }

@@ -1,169 +1,155 @@
 // The page: reads the address, asks for the view, draws it. Every view has an address of its own.
-import { followFiles, get, isSaved } from "./api.js";
-import { SETTINGS, go, readAddress, writeAddress } from "./address.js";
-import { button, h, number, replace, say } from "./dom.js";
-import { describeFacts, makeFigures, makeSettings } from "./figures.js";
-import { findNotices, isFollowed, showLive, showNotices } from "./live.js";
-import { makeEntry, makeMenu } from "./menu.js";
-import { findPage, findView, listActions, listPages, listViews } from "./registry.js";
-import { makeLegend, makeStrip } from "./strip.js";
+import { ask, followSessions, get, isSaved } from "./api.js";
+import { go, linkTo, readAddress } from "./address.js";
+import { button, copy, download, h, number, plural, replace, say, tokens } from "./dom.js";
+import { describeSum, listCounts, makeLegend, makePicture } from "./picture.js";
+import { drawAlternatives } from "./whatif.js";
+import { drawCompare } from "./compare.js";
+import { drawRequest } from "./request.js";
+import { drawRequests } from "./requests.js";
 import { drawSessions } from "./sessions.js";
-import { showTour } from "./tour.js";
-import { registerViews } from "./views.js";
+
+const VIEWS = [
+  { name: "request", title: "Request", draw: drawRequest },
+  { name: "requests", title: "Requests", draw: drawRequests },
+  { name: "compare", title: "Compare", draw: drawCompare },
+  { name: "whatif", title: "What if", draw: drawAlternatives },
+];
+const RUNNING = 120; // seconds after its last request in which a session counts as running
 
 const main = document.getElementById("main");
 let page = null; // what is drawn now, for the keys
 let turn = 0; // of two drawings at a time only the later one is shown
+let isFollowing = false;
 
 async function draw() {
   const address = readAddress();
   const own = (turn += 1);
+  const isCurrent = () => own === turn;
   main.setAttribute("aria-busy", "true");
   try {
-    if (address.session) await drawSession(address, () => own === turn);
-    else if (findPage(address.page)) await drawPage(address, () => own === turn);
-    else await drawList(address, () => own === turn);
+    if (address.session) await drawSession(address, isCurrent);
+    else {
+      page = null;
+      document.title = "lamina inspector";
+      await drawSessions({ main, address, isCurrent });
+    }
   } catch (error) {
-    if (own === turn) showProblem(error);
+    if (isCurrent()) showProblem(error);
   }
-  if (own === turn) main.removeAttribute("aria-busy");
+  if (isCurrent()) main.removeAttribute("aria-busy");
 }
 
 function showProblem(error) {
   page = null;
-  const retry = button("Try again", draw);
-  replace(main, h("div", { class: "problem", role: "alert" }, h("h1", {}, "That cannot be shown"), h("p", {}, error.message), h("div", { class: "buttons" }, retry, h("a", { class: "button", href: "#/" }, "All sessions"))));
-}
-
-async function drawList(address, isCurrent) {
-  const search = await drawSessions({ main, address, isCurrent });
-  if (!isCurrent()) return;
-  page = { kind: "sessions", search };
-  setCrumbs([], "");
-  showTour(null, address);
-  document.title = "lamina inspector";
-}
-
-async function drawPage(address, isCurrent) {
-  const shown = findPage(address.page);
-  page = { kind: "page" };
-  setCrumbs([], shown.name);
-  document.title = `${shown.title} · lamina inspector`;
-  await shown.draw({ main, address, isCurrent });
+  replace(main, h("div", { class: "problem", role: "alert" }, h("h1", {}, "That cannot be shown"), h("p", {}, error.message), h("div", { class: "buttons" }, button("Try again", draw), h("a", { class: "button", href: "#/" }, "All sessions"))));
 }
 
 async function drawSession(address, isCurrent) {
-  const session = await get(`session/${address.session}`, address.settings);
+  const session = await get(`session/${address.session}`);
   if (!isCurrent()) return;
   const words = session.session.first_words || session.session.name;
-  setCrumbs([[words, writeAddress({ ...address, segment: null })]], "");
   document.title = `${words} · lamina inspector`;
-  const span = readSpan(session, address);
-  const isSame = page && page.session === session && page.body.isConnected && page.span === JSON.stringify(span);
-  if (!isSame) page = drawFrame(session, address, words, span);
-  const selected = chooseRequest(session, address.request);
+  if (!page || page.id !== address.session || !page.body.isConnected) page = await drawFrame(session, words);
+  if (page.session !== session) fillHead(page, session, words);
+  // The request of the address, else the most expensive event.
+  const selected = address.request ?? session.totals.opens_at;
   page.selected = selected;
-  page.strip.select(selected);
-  showLive(page.live, session, selected, (number) => go({ request: number, segment: null }));
-  if (address.view !== "visible") page.strip.show(null);
-  const view = findView(address.view);
-  const makeTab = ({ name, title }) => button(title, () => go({ view: name }), { role: "tab", "data-view": name, "aria-selected": String(name === view.name) });
-  replace(page.tabs, listViews().map(makeTab));
-  await view.draw({ body: page.body, session, strip: page.strip, address: { ...address, request: selected }, isCurrent });
-  if (isCurrent()) showTour(session, address);
+  page.picture.select(selected);
+  showLive(session);
+  const view = VIEWS.find(({ name }) => name === address.view) || VIEWS[0];
+  replace(page.tabs, VIEWS.map(({ name, title }) => button(title, () => go({ view: name }), { role: "tab", "data-view": name, "aria-selected": String(name === view.name) })));
+  await view.draw({ body: page.body, session, address: { ...address, request: selected }, isCurrent });
 }
 
-// New requests came: the strip and the figures show them. What somebody reads stays where it is, unless the page follows.
-async function update() {
-  const address = readAddress();
-  if (!page || page.kind !== "session" || !address.session) {
-    draw();
-    return;
-  }
-  const lastSeen = page.session.calls[page.session.calls.length - 1].number;
-  const session = await get(`session/${address.session}`, address.settings);
-  // Meanwhile the page may have been drawn anew, with this very session or with another one.
-  if (!page || page.kind !== "session" || readAddress().session !== address.session || !session.calls.length) return;
-  const last = session.calls[session.calls.length - 1].number;
-  showNotices(findNotices(session, lastSeen));
-  if (isFollowed() && page.selected !== last) {
-    go({ request: last, segment: null });
-    return;
-  }
-  if (page.session !== session) {
-    page.session = session;
-    page.fillHead(session);
-    page.strip.select(page.selected);
-  }
-  showLive(page.live, session, page.selected, (number) => go({ request: number, segment: null }));
-}
-
-// A span of requests that somebody chose; null for the whole session.
-function readSpan(session, address) {
-  if (address.from === null || address.to === null) return null;
-  const span = { from: Number(address.from), to: Number(address.to) };
-  return session.calls.some((call) => call.number >= span.from && call.number <= span.to) ? span : null;
-}
-
-// The request of the address, else the last one. Of a long session only some requests may be built.
-function chooseRequest(session, wanted) {
-  const numbers = session.calls.map((call) => call.number);
-  const last = numbers[numbers.length - 1];
-  if (wanted === null) return last;
-  return numbers.find((number) => number >= wanted) ?? last;
-}
-
-function drawFrame(session, address, words, span) {
-  const body = h("div", { class: "view" });
-  const tabs = h("div", { class: "view-tabs", role: "tablist", "aria-label": "Views of this session" });
-  const head = h("section", { class: "session-head" });
-  const figure = h("figure", { class: "figure" });
-  const live = h("div", { class: "live-line" });
-  const frame = { kind: "session", body, tabs, live, session, span: JSON.stringify(span), strip: null };
-  frame.fillHead = (current) => {
-    const shown = { session: current, address };
-    const entries = listActions("session", shown).map((action) => makeEntry(action, shown));
-    replace(
-      head,
-      h("div", { class: "title-line" }, h("h1", { title: words }, words), live, makeMenu("Session", [makeSettings(current, address), entries], { id: "session-menu" })),
-      makeFigures(current, span),
-      h("p", { class: "faint small facts-line" }, describeFacts(current)),
-    );
-    frame.strip = makeStrip(current, {
-      selected: frame.selected ?? null,
-      chosen: span,
-      onSelect: (at) => go({ request: at, segment: null }),
-      onLane: (id, at) => go({ session: id, request: at, segment: null, view: "request", from: null, to: null }),
-      onSpan: (chosen) => go({ from: chosen ? String(chosen.from) : null, to: chosen ? String(chosen.to) : null }),
-    });
-    replace(figure, frame.strip.element, makeZoom(frame, span));
+async function drawFrame(session, words) {
+  const frame = {
+    id: session.session.id,
+    head: h("section", { class: "session-head" }),
+    live: h("div", { class: "live-line" }),
+    tabs: h("div", { class: "view-tabs", role: "tablist", "aria-label": "Views of this session" }),
+    body: h("div", { class: "view" }),
   };
-  frame.fillHead(session);
-  replace(main, head, figure, h("div", { class: "tab-line" }, tabs, makeLegend()), body);
+  fillHead(frame, session, words);
+  const { left_out } = isSaved ? await get("sessions") : {};
+  replace(main, left_out ? h("p", { class: "faint", id: "left-out" }, left_out) : null, h("p", { class: "small" }, h("a", { href: "#/" }, "All sessions")), frame.head, h("div", { class: "tab-line" }, frame.tabs, makeLegend()), frame.body);
   return frame;
 }
 
-function makeZoom(frame, span) {
-  const zoom = (words, factor, label) => button(words, () => frame.strip.zoom(factor), { class: "quiet", "aria-label": label, title: label });
-  return h("div", { class: "zoom", role: "group", "aria-label": "Zoom" }, zoom("+", 0.5, "Fewer requests"), zoom("−", 2, "More requests"), span ? zoom("whole session", 0, "The whole session") : null);
+function fillHead(frame, session, words) {
+  frame.session = session;
+  frame.picture = makePicture(session, {
+    selected: frame.selected,
+    onSelect: (at) => go({ request: at, segment: null }),
+    onLane: (id, at) => go({ session: id, request: at, segment: null, view: "request" }),
+  });
+  const { id, source, model, project } = session.session;
+  const facts = [project, source, model || "model not recorded", `cache rules of ${session.rules}`];
+  if (session.unrecorded) facts.push(`system text and tools not recorded, about ${tokens(session.unrecorded)} tokens`);
+  const save = async (values, name) => download(name, await (await ask(`save/${id}`, values)).text());
+  const links = session.relatives.map((each) => [each.is_parent ? " part of " : " goes on in ", h("a", { href: linkTo(each.id) }, each.first_words.slice(0, 40) || each.name)]);
+  replace(
+    frame.head,
+    h(
+      "div",
+      { class: "title-line" },
+      h("h1", { title: words }, words),
+      frame.live,
+      isSaved
+        ? null
+        : h("div", { class: "buttons" }, button("Copy link", () => copy(location.href)), button("Save as one page", () => save({}, "session.html"), { id: "save" }), button("Save redacted", () => save({ redact: "1" }, "session-redacted.html"), { id: "save-redacted", title: "Names and sizes stay; every text becomes a mark" })),
+    ),
+    h("figure", { class: "figure" }, frame.picture.element),
+    h("p", { class: "small figures" }, [...listCounts(session), describeSum(session.totals)].filter(Boolean).join(" · ")),
+    h("p", { class: "faint small" }, facts.filter(Boolean).join(" · "), isSaved ? null : links),
+  );
+}
+
+// A session that is running: how many requests are new, and whether the page follows. What one reads does not move.
+function showLive(session) {
+  const last = session.calls[session.calls.length - 1];
+  const isRunning = !isSaved && Date.now() / 1000 - (last.at || 0) - last.last < RUNNING;
+  const newer = session.calls.filter((call) => call.number > page.selected).length;
+  const follow = () => {
+    isFollowing = !isFollowing;
+    go(isFollowing ? { request: last.number, segment: null } : {});
+    showLive(session);
+  };
+  replace(
+    page.live,
+    isRunning ? [h("span", { class: "live" }, "live"), button(isFollowing ? "Following" : "Follow", follow, { class: "chip", id: "follow", "aria-pressed": String(isFollowing), title: "Always show the newest request" })] : null,
+    isRunning && newer && !isFollowing ? button(`${plural(newer, "newer request")} ↓`, () => go({ request: last.number, segment: null }), { class: "chip", id: "newer" }) : null,
+  );
+}
+
+// Something was recorded. What somebody reads stays where it is, unless the page follows.
+async function update() {
+  if (!page) {
+    draw();
+    return;
+  }
+  const session = await get(`session/${page.id}`);
+  if (!page || page.id !== session.session.id) return; // another one was opened meanwhile
+  const last = session.calls[session.calls.length - 1].number;
+  if (isFollowing && page.selected !== last) {
+    go({ request: last, segment: null });
+    return;
+  }
+  const selected = page.selected;
+  fillHead(page, session, session.session.first_words || session.session.name);
+  page.picture.select(selected);
+  showLive(session);
 }
 
 // The frame.
 
-function setCrumbs(crumbs, pageName) {
-  const links = [["Sessions", "#/", pageName === "" && !crumbs.length], ...listPages().map(({ name, title }) => [title, `#/p/${encodeURIComponent(name)}`, name === pageName])];
-  const nav = links.map(([words, address, isHere]) => h("a", { href: address, "aria-current": isHere ? "page" : null }, words));
-  replace(document.getElementById("crumbs"), nav, crumbs.map(([words, address]) => [h("span", { "aria-hidden": "true" }, "›"), h("a", { class: "crumb", href: address, "aria-current": "page" }, words)]));
-}
-
 const KEYS = [
   ["j", "the next request"],
   ["k", "the request before"],
-  ["← →", "through the requests, when the strip has the focus"],
+  ["← →", "through the requests, when the picture has the focus"],
   ["↑ ↓", "through the entries, when the list has the focus"],
-  ["+ − 0", "fewer requests, more, or all of them, when the strip has the focus"],
   ["/", "search"],
-  ["1 … 9", "the views of a session"],
+  ["1 … 4", "the views of a session"],
   ["g", "all sessions"],
   ["Esc", "close the message"],
   ["?", "this help"],
@@ -183,15 +169,24 @@ function showHelp() {
 
 const ACTIONS = {
   "?": showHelp,
-  g: () => go({ page: null, session: null, request: null, segment: null, view: "request", text: "", settings: Object.fromEntries(SETTINGS.map((name) => [name, ""])) }),
+  g: () => (location.hash = "#/"),
   Escape: () => readAddress().segment && go({ segment: null }),
-  "/": () => (page && page.search ? page.search.focus() : go({ view: "visible" })),
+  "/": search,
   j: () => step(1),
   k: () => step(-1),
 };
 
+async function search() {
+  if (page) {
+    location.hash = "#/";
+    await new Promise((done) => window.addEventListener("hashchange", () => setTimeout(done, 100), { once: true }));
+  }
+  const input = document.getElementById("search");
+  if (input) input.focus();
+}
+
 function step(move) {
-  if (!page || page.kind !== "session") return;
+  if (!page) return;
   const calls = page.session.calls;
   const next = calls[calls.findIndex((call) => call.number === page.selected) + move];
   if (!next) return;
@@ -202,8 +197,8 @@ function step(move) {
 
 document.addEventListener("keydown", (event) => {
   if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
-  const view = listViews()[Number(event.key) - 1];
-  const action = view && page && page.kind === "session" ? () => go({ view: view.name }) : ACTIONS[event.key];
+  const view = VIEWS[Number(event.key) - 1];
+  const action = view && page ? () => go({ view: view.name }) : ACTIONS[event.key];
   if (!action) return;
   if (event.key === "/") event.preventDefault();
   action();
@@ -214,14 +209,9 @@ document.getElementById("theme").addEventListener("click", () => {
   const root = document.documentElement;
   const isDark = getComputedStyle(root).getPropertyValue("--dark").trim() === "1";
   root.dataset.theme = isDark ? "light" : "dark";
-  page = null;
-  draw();
 });
 window.addEventListener("hashchange", draw);
-if (!isSaved) {
-  followFiles(update, (isConnected) => {
-    document.getElementById("offline").hidden = isConnected;
-  });
-}
-registerViews();
+followSessions(update, (isConnected) => {
+  document.getElementById("offline").hidden = isConnected;
+});
 draw();

@@ -1,79 +1,18 @@
-// The body of a request in the provider's own form, to read and as it was sent; and what came back for it.
+// The body of a request as it was sent, and what came back for it.
 import { get } from "./api.js";
-import { button, copy, download, h, number, plural, replace, span } from "./dom.js";
+import { button, copy, download, h, number, replace, span } from "./dom.js";
 
-const OPEN_TURNS = 6; // the last turns are open at first
-const FIRST_TURNS = 40; // turns that are drawn at first
-const LONG_TEXT = 4000; // characters of a block that are shown at first
-
-export async function drawBody(box, address) {
-  const body = await get(`body/${address.session}/${address.request}`, address.settings);
-  const turns = body.sections.filter((section) => section.place.includes("["));
-  const others = body.sections.filter((section) => !section.place.includes("["));
-  const list = h("div", { class: "turns-list" });
-  const hidden = Math.max(turns.length - FIRST_TURNS, 0);
-  const showFrom = (first) => {
-    const items = turns.slice(first).map((turn, at) => showSection(turn, first + at >= turns.length - OPEN_TURNS));
-    const more = first ? button(`Show the ${plural(first, "earlier turn")}`, () => showFrom(0), { class: "chip" }) : null;
-    replace(list, more, items);
-  };
-  showFrom(hidden);
-  replace(
-    box,
-    h("p", { class: "faint small" }, describeBody(body)),
-    others.map((section) => showSection(section, false)),
-    list,
-  );
-}
+const LONG_TEXT = 4000; // characters of a part of an answer that the short form shows
 
 function describeBody(body) {
-  const facts = [`${body.dialect.replace("_", " ")} API`, `${number(body.size)} bytes`, body.is_sent ? "as it was sent" : "as it would be sent: the log does not hold the bytes"];
+  const facts = [`${body.dialect.replace("_", " ")} API`, `${number(body.size)} bytes`, body.is_sent ? "as it was sent" : "written again from the log, which does not hold the bytes"];
   if (body.client !== null) facts.push(`the client wrote ${number(body.client)} bytes, which lamina fitted`);
   return facts.join(" · ");
 }
 
-function showSection(section, isOpen) {
-  const size = section.blocks.reduce((sum, block) => sum + block.text.length, 0);
-  const first = section.blocks.find((block) => block.text.trim());
-  const preview = first ? `${first.name ? `${first.name} ` : ""}${first.text.slice(0, 100)}` : "";
-  const content = h("div", { class: "section-body" });
-  const details = h(
-    "details",
-    { class: `section role-${section.role}`, "data-place": section.place },
-    h("summary", {}, h("strong", {}, section.role || section.title), h("span", { class: "faint place" }, section.place), h("span", { class: "preview" }, preview), h("span", { class: "num faint" }, number(size))),
-    content,
-  );
-  // What is closed is drawn when it is opened: a request may have thousands of blocks.
-  const fill = () => content.childNodes.length || replace(content, section.blocks.map(showBlock));
-  details.addEventListener("toggle", () => details.open && fill());
-  if (isOpen) {
-    fill();
-    details.open = true;
-  }
-  return details;
-}
-
-function showBlock(block) {
-  const title = [block.sort, block.name].filter(Boolean).join(" ");
-  const text = h("pre", { class: "text", tabindex: "0", "aria-label": `${title || "block"} ${block.place}` });
-  const show = (whole) => replace(text, whole ? block.text : block.text.slice(0, LONG_TEXT));
-  show(block.text.length <= LONG_TEXT);
-  const more = block.text.length > LONG_TEXT ? button(`Show all ${number(block.text.length)} characters`, (event) => {
-    show(true);
-    event.target.remove();
-  }, { class: "chip" }) : null;
-  return h(
-    "div",
-    { class: "body-block", "data-sort": block.sort },
-    h("p", { class: "block-head" }, h("span", {}, title), h("code", { class: "faint" }, block.place), block.marker ? h("span", { class: "marker" }, `cache marker ${block.marker}`) : null),
-    text,
-    more,
-  );
-}
-
 // The exact bytes, and the same with line breaks.
 export async function drawRaw(box, address) {
-  const body = await get(`body/${address.session}/${address.request}`, address.settings);
+  const body = await get(`body/${address.session}/${address.request}`);
   const text = h("pre", { class: "text raw", id: "raw-text", tabindex: "0", "aria-label": "The body as JSON" });
   const choose = (isPretty) => {
     replace(text, isPretty ? JSON.stringify(JSON.parse(body.text), null, 2) : body.text);
@@ -92,7 +31,7 @@ export function showAnswer(request, { isShort }) {
   const answer = request.answer;
   const call = request.call;
   if (!answer) {
-    const words = call.is_open ? `${call.refusal}.` : "The log has no answer to this request as a record of its own; it stands in the next request.";
+    const words = call.is_open ? `${call.refusal}.` : "Nothing came back that was recorded.";
     return h("p", { class: "empty" }, words);
   }
   return h(
@@ -128,7 +67,7 @@ export async function drawAnswer(box, request, address) {
   const headers = request.answer ? Object.entries(request.answer.headers) : [];
   const raw = h("div", {});
   const showRaw = async () => {
-    const answer = await get(`answer/${address.session}/${address.request}`, address.settings);
+    const answer = await get(`answer/${address.session}/${address.request}`);
     replace(raw, h("h3", {}, "As it came"), h("pre", { class: "text raw", id: "raw-answer", tabindex: "0", "aria-label": "The answer as it came" }, answer.text));
   };
   replace(

@@ -1,7 +1,22 @@
 // Makes elements. Text always goes in as text, never as markup: everything shown was written by somebody else.
 
 export function h(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
+  return fill(document.createElement(tag), attributes, children);
+}
+
+// The same for a part of a drawing.
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (isMissing(value)) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value);
+  }
+  append(element, children);
+  return element;
+}
+
+function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -42,6 +57,7 @@ const isMissing = (value) => value === null || value === undefined;
 
 export const number = (value) => (isMissing(value) ? "–" : whole.format(Math.round(value)));
 export const tokens = (value) => (isMissing(value) ? "–" : short.format(value));
+export const share = (part) => (isMissing(part) ? "–" : `${Math.round(100 * part)} %`);
 export const percent = (part, all) => (all ? `${Math.round((100 * part) / all)} %` : "–");
 export const plural = (count, word, several = `${word}s`) => `${number(count)} ${count === 1 ? word : several}`;
 
@@ -76,6 +92,8 @@ export function say(text) {
   document.getElementById("status").textContent = text;
 }
 
+export const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
+
 export function download(name, text) {
   const address = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
   const link = h("a", { href: address, download: name });
@@ -83,12 +101,6 @@ export function download(name, text) {
   link.click();
   link.remove();
   setTimeout(() => URL.revokeObjectURL(address), 1000);
-}
-
-// A button that downloads the figures of a pane, as the JSON that the pane was drawn from.
-export function downloadButton(name, value, words = "Download") {
-  const save = () => download(`${name}.json`, JSON.stringify(value, null, 2));
-  return button(words, save, { class: "download", title: "The figures of this pane, as JSON" });
 }
 
 export async function copy(text) {
@@ -104,16 +116,4 @@ export async function copy(text) {
 export function withQuestionMark(query) {
   const words = query.toString();
   return words ? `?${words}` : "";
-}
-
-const SLICE = 12; // milliseconds of work after which the page answers its reader
-
-// For long work: `await breathe()` goes on at once, or after a pause if the last one was long ago.
-export function makePauses() {
-  let since = performance.now();
-  return async () => {
-    if (performance.now() - since < SLICE) return;
-    await new Promise((done) => setTimeout(done));
-    since = performance.now();
-  };
 }

@@ -1,183 +1,103 @@
-// The window map of one request: what was sent, in its order and by its size; beside it what was left out.
-import { h, number, tokens } from "./dom.js";
-import { CACHE, FORMS, LAYERS, fill, theme } from "./colours.js";
+// The window map of one request: what was sent, in its order and by its size; beside it what was left out, one block for
+// each reason.
+import { h, number, svg, tokens } from "./dom.js";
+import { CACHE, FORMS, LAYERS } from "./colours.js";
 
 const LEFT = 22;
-const WIDTH = 116;
+const WIDTH = 112;
 const GHOST_LEFT = LEFT + WIDTH + 12;
-const GHOST = 60;
+const GHOST = 64;
 const TOP = 24;
 const HEIGHT = 614;
 const ROW = 30;
 
-export function makeMap(request, { selected, onSelect }) {
-  const entries = request.entries;
-  const sent = entries.filter((entry) => entry.form !== "OMITTED");
-  const ghosts = entries.filter((entry) => entry.form !== "FULL" && entry.full_tokens > entry.tokens);
-  const fixed = [["unrecorded", request.unrecorded || 0], ["tools", request.tools || 0]];
-  const fixedTotal = fixed.reduce((sum, [, amount]) => sum + amount, 0);
-  const total = sent.reduce((sum, entry) => sum + entry.tokens, 0) + fixedTotal;
-  const ghostTotal = ghosts.reduce((sum, entry) => sum + entry.full_tokens - entry.tokens, 0);
-  const scale = HEIGHT / Math.max(total, ghostTotal, 1);
-  const words = `${number(total)} tokens in ${sent.length} entries; ${number(ghostTotal)} tokens were left out. The list beside it names them.`;
-  const canvas = h("canvas", { class: "map", role: "img", "aria-label": words });
-  const ratio = globalThis.devicePixelRatio || 1;
-  const width = GHOST_LEFT + GHOST + 8;
-  canvas.width = width * ratio;
-  canvas.height = (HEIGHT + TOP + 6) * ratio;
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${HEIGHT + TOP + 6}px`;
-  const pen = canvas.getContext("2d");
-  pen.scale(ratio, ratio);
-  const boxes = [];
-
-  function paint(current) {
-    const colours = theme();
-    boxes.length = 0;
-    pen.clearRect(0, 0, width, HEIGHT + TOP + 6);
-    pen.font = "11px system-ui, sans-serif";
-    pen.textAlign = "left";
-    pen.fillStyle = colours.faint;
-    pen.fillText("sent", LEFT, 16);
-    if (ghosts.length) pen.fillText("left out", GHOST_LEFT, 16);
-    let y = TOP;
-    for (const [layer, amount] of fixed) {
-      if (!amount) continue;
-      const height = Math.max(amount * scale, 1);
-      pen.fillStyle = fill(pen, layer);
-      pen.fillRect(LEFT, y, WIDTH, height);
-      if (height > 14) label(pen, layer === "tools" ? "tools" : `≈ ${tokens(amount)} unknown`, y + height / 2 + 4);
-      y += height;
-    }
-    const painted = makeRuns(pen, colours);
-    let outlined = null;
-    for (const entry of sent) {
-      const height = Math.max(entry.tokens * scale, 0.4);
-      painted.add(entry, y, height);
-      boxes.push({ entry, y, height, x: 0, width: LEFT + WIDTH + 4 });
-      if (entry.ref === current) outlined = { y, height };
-      y += height;
-    }
-    painted.end();
-    if (outlined) outline(pen, LEFT - 1, outlined.y, WIDTH + 2, outlined.height, colours.ink);
-    drawGhosts(pen, ghosts, scale, current, boxes, colours);
-    drawMarkers(pen, request.markers || [], scale, colours);
+export function makeMap(request, { onSelect }) {
+  const sent = request.entries.filter((entry) => entry.form !== "OMITTED");
+  const blocks = groupLeftOut(request.entries);
+  const hidden = blocks.reduce((sum, block) => sum + block.tokens, 0);
+  const fixed = [["unrecorded", request.unrecorded], ["tools", request.tools]].filter(([, amount]) => amount);
+  const total = [...fixed.map(([, amount]) => amount), ...sent.map((entry) => entry.tokens)].reduce((sum, amount) => sum + amount, 0);
+  const scale = HEIGHT / Math.max(total, hidden, 1);
+  const text = (words, x, y, attributes = {}) => svg("text", { x, y, "pointer-events": "none", ...attributes }, words);
+  const parts = [text("sent", LEFT, 16)];
+  const rects = new Map();
+  let y = TOP;
+  for (const [layer, amount] of fixed) {
+    const { colour, words } = LAYERS[layer];
+    parts.push(svg("rect", { x: LEFT, y, width: WIDTH, height: amount * scale, fill: colour }, svg("title", {}, `${number(amount)} tokens: ${words}`)));
+    if (amount * scale > 14) parts.push(text(layer === "tools" ? "tools" : "not recorded", LEFT + 6, y + (amount * scale) / 2 + 4, { fill: "#fff" }));
+    y += amount * scale;
   }
-  canvas.addEventListener("click", (event) => {
-    const bounds = canvas.getBoundingClientRect();
-    const x = event.clientX - bounds.left;
-    const y = event.clientY - bounds.top;
-    const isHit = (box) => x >= box.x && x < box.x + box.width && y >= box.y && y < box.y + Math.max(box.height, 1);
-    const box = boxes.find(isHit);
-    if (box) onSelect(box.entry.ref);
-  });
-  let current = selected;
-  paint(current);
+  for (const entry of joinAlike(sent, scale)) {
+    const height = Math.max(entry.tokens * scale, 0.4);
+    const { colour } = LAYERS[entry.layer] || LAYERS.tools;
+    const cache = CACHE[entry.cache];
+    const rect = svg("rect", { class: "part", x: LEFT, y, width: WIDTH, height: Math.max(height - (height > 3 ? 0.7 : 0), 0.4), fill: colour, "fill-opacity": FORMS[entry.form].strength, stroke: entry.form === "STUB" ? colour : null, onclick: () => onSelect(entry.ref) }, svg("title", {}, `${entry.what}, ${number(entry.tokens)} tokens`));
+    rects.set(entry.ref, rect);
+    parts.push(rect, svg("rect", { x: LEFT - 8, y, width: 5, height, fill: cache ? cache.colour : "none" }));
+    y += height;
+  }
+  if (blocks.length) parts.push(text("left out", GHOST_LEFT, 16));
+  y = TOP;
+  for (const { why, tokens: amount, refs } of blocks) {
+    const height = Math.max(amount * scale, 2);
+    const words = `${number(amount)} tokens in ${number(refs.length)}: ${why}`;
+    const rect = svg("rect", { class: "part", x: GHOST_LEFT, y: y + 1, width: GHOST, height: Math.max(height - 2, 1), fill: "currentColor", "fill-opacity": 0.06, stroke: "currentColor", "stroke-dasharray": "3 3", onclick: () => onSelect(refs[0]) }, svg("title", {}, words));
+    for (const ref of refs) if (!rects.has(ref)) rects.set(ref, rect);
+    parts.push(rect);
+    if (height > 16) parts.push(text(tokens(amount), GHOST_LEFT + 6, y + height / 2 + 4));
+    y += height;
+  }
+  for (const marker of request.markers) {
+    const at = TOP + marker.tokens * scale;
+    parts.push(svg("path", { d: `M1 ${at - 5}L10 ${at}L1 ${at + 5}z` }), svg("line", { x1: 3.5, x2: 3.5, y1: at - 5, y2: TOP + marker.looks_back_to * scale, stroke: "currentColor", "stroke-opacity": 0.45 }));
+  }
+  const words = `${number(total)} tokens in ${sent.length} entries; ${number(hidden)} tokens were left out. The list beside it names them.`;
+  const width = GHOST_LEFT + GHOST + 8;
+  const height = HEIGHT + TOP + 6;
+  const element = svg("svg", { class: "map", role: "img", "aria-label": words, width, height, viewBox: `0 0 ${width} ${height}`, fill: "currentColor", "font-size": 11 }, parts);
   return {
-    element: canvas,
+    element,
     select(ref) {
-      if (ref === current) return;
-      current = ref;
-      paint(current);
+      for (const each of element.querySelectorAll(".current")) each.classList.remove("current");
+      if (rects.has(ref)) rects.get(ref).classList.add("current");
     },
   };
 }
 
-// Entries that share a pixel and look alike are painted as one: of ten thousand entries only some hundred can be told
-// apart.
-function makeRuns(pen, colours) {
+function groupLeftOut(entries) {
+  const groups = new Map();
+  for (const entry of entries) {
+    const amount = entry.form === "FULL" ? 0 : entry.full_tokens - entry.tokens;
+    if (amount <= 0) continue;
+    const group = groups.get(entry.why) || { why: entry.why, tokens: 0, refs: [] };
+    group.tokens += amount;
+    group.refs.push(entry.ref);
+    groups.set(entry.why, group);
+  }
+  return [...groups.values()];
+}
+
+// Of thousands of entries only some hundred can be told apart: those that share a pixel and look alike are one.
+function* joinAlike(entries, scale) {
   let run = null;
-  function end() {
-    if (run) drawEntry(pen, run.entry, run.y, run.height, colours);
-    run = null;
-  }
-  function add(entry, y, height) {
-    const isAlike = run && run.entry.layer === entry.layer && run.entry.form === entry.form && run.entry.cache === entry.cache;
-    if (run && run.height < 1 && height < 1 && isAlike) {
-      run.height += height;
-      return;
+  for (const entry of entries) {
+    const isAlike = run && run.layer === entry.layer && run.form === entry.form && run.cache === entry.cache;
+    if (isAlike && run.tokens * scale < 1 && entry.tokens * scale < 1) {
+      run.tokens += entry.tokens;
+      continue;
     }
-    end();
-    run = { entry, y, height };
+    if (run) yield run;
+    run = { ...entry };
   }
-  return { add, end };
-}
-
-function label(pen, words, y) {
-  pen.fillStyle = "#fff";
-  pen.shadowColor = "rgba(0,0,0,.7)";
-  pen.shadowBlur = 3;
-  pen.fillText(words, LEFT + 6, y);
-  pen.shadowBlur = 0;
-}
-
-function drawEntry(pen, entry, y, height, { line, paper }) {
-  pen.fillStyle = fill(pen, entry.layer, entry.form);
-  pen.fillRect(LEFT, y, WIDTH, height);
-  if (entry.form === "STUB" && height > 2) {
-    pen.strokeStyle = LAYERS[entry.layer].colour;
-    pen.strokeRect(LEFT + 0.5, y + 0.5, WIDTH - 1, height - 1);
-  }
-  const cache = CACHE[entry.cache];
-  pen.fillStyle = cache ? cache.colour : line;
-  pen.fillRect(LEFT - 8, y, 5, Math.max(height, 0.6));
-  if (height > 3) {
-    pen.fillStyle = paper;
-    pen.fillRect(LEFT, y + height - 0.5, WIDTH, 0.5);
-  }
-}
-
-function drawGhosts(pen, ghosts, scale, current, boxes, { ink }) {
-  let y = TOP;
-  for (const entry of ghosts) {
-    const height = Math.max((entry.full_tokens - entry.tokens) * scale, 0.4);
-    pen.strokeStyle = LAYERS[entry.layer].colour;
-    pen.setLineDash([2, 2]);
-    if (height > 3) pen.strokeRect(GHOST_LEFT + 0.5, y + 0.5, GHOST - 1, height - 1);
-    else {
-      pen.fillStyle = LAYERS[entry.layer].colour;
-      pen.globalAlpha = 0.35;
-      pen.fillRect(GHOST_LEFT, y, GHOST, height);
-      pen.globalAlpha = 1;
-    }
-    pen.setLineDash([]);
-    boxes.push({ entry, y, height, x: GHOST_LEFT - 4, width: GHOST + 8 });
-    if (entry.ref === current) outline(pen, GHOST_LEFT - 1, y, GHOST + 2, height, ink);
-    y += height;
-  }
-}
-
-// A cache marker is a wedge at the left edge; the line above it shows how far back the cache is searched from it.
-function drawMarkers(pen, markers, scale, { ink }) {
-  pen.fillStyle = ink;
-  pen.strokeStyle = ink;
-  for (const marker of markers) {
-    const y = TOP + marker.tokens * scale;
-    pen.beginPath();
-    pen.moveTo(1, y - 5);
-    pen.lineTo(10, y);
-    pen.lineTo(1, y + 5);
-    pen.fill();
-    pen.globalAlpha = 0.45;
-    pen.beginPath();
-    pen.moveTo(3.5, y - 5);
-    pen.lineTo(3.5, TOP + marker.looks_back_to * scale);
-    pen.stroke();
-    pen.globalAlpha = 1;
-  }
-}
-
-function outline(pen, x, y, width, height, ink) {
-  pen.strokeStyle = ink;
-  pen.lineWidth = 2;
-  pen.strokeRect(x, y, width, Math.max(height, 3));
-  pen.lineWidth = 1;
+  if (run) yield run;
 }
 
 // The list of entries. Only rows in sight are in the document, so that thousands of them stay quick.
-export function makeList(request, { selected, onSelect, sort, filter }) {
-  let entries = request.entries.filter((entry) => filter(entry));
-  if (sort === "size") entries = [...entries].sort((one, other) => size(other) - size(one));
+export function makeList(request, { selected, onSelect, filter }) {
+  const isGone = (entry) => entry.form === "OMITTED";
+  const chosen = request.entries.filter(filter);
+  const entries = [...chosen.filter((entry) => !isGone(entry)), ...chosen.filter(isGone)]; // what is there comes first
   const largest = entries.reduce((most, entry) => Math.max(most, size(entry)), 1);
   const spacer = h("div", { class: "spacer", role: "presentation", style: { height: `${entries.length * ROW}px` } });
   const list = h(

@@ -2,7 +2,7 @@
 // sent by itself, and those of sub-agents, are rows of their own. Only rows in sight are in the document.
 import { go } from "./address.js";
 import { date, h, money, number, percent, plural, replace, tokens } from "./dom.js";
-import { describeLoss, isLost } from "./strip.js";
+import { listEvents } from "./picture.js";
 
 const ROW = 28;
 const COLUMNS = ["#", "Time", "Status", "What happened", "Tokens", "Cached", "Answer", "First", "Last", "Cost"];
@@ -11,7 +11,7 @@ export async function drawRequests({ body, session, address }) {
   const rows = listRows(session);
   const spacer = h("div", { class: "spacer", role: "presentation", style: { height: `${rows.length * ROW}px` } });
   const list = h("div", { class: "request-rows", role: "listbox", tabindex: "0", "aria-label": plural(rows.length, "request") }, spacer);
-  const openRow = (row) => (row.lane ? go({ session: row.lane.id, request: row.call.number, view: "request", segment: null, from: null, to: null }) : go({ view: "request", request: row.call.number, segment: null }));
+  const openRow = (row) => (row.lane ? go({ session: row.lane.id, request: row.call.number, view: "request", segment: null }) : go({ view: "request", request: row.call.number, segment: null }));
   let current = Math.max(rows.findIndex((row) => !row.lane && row.call.number === address.request), 0);
   let drawn = ""; // rows that are there already are left alone: somebody may read or point at one
   function draw() {
@@ -19,7 +19,7 @@ export async function drawRequests({ body, session, address }) {
     const last = Math.min(first + Math.ceil((list.clientHeight || 600) / ROW) + 20, rows.length);
     if (drawn === `${first} ${last} ${current}`) return;
     drawn = `${first} ${last} ${current}`;
-    spacer.replaceChildren(...rows.slice(first, last).map((row, at) => makeRow(row, first + at, { session, current, count: rows.length, onOpen: openRow })));
+    spacer.replaceChildren(...rows.slice(first, last).map((row, at) => makeRow(row, first + at, { current, count: rows.length, onOpen: openRow })));
   }
   function showCurrent() {
     const top = current * ROW;
@@ -57,7 +57,7 @@ function listRows(session) {
   return timed.sort((one, other) => one.time - other.time || one.order - other.order);
 }
 
-function makeRow({ call, lane }, at, { session, current, count, onOpen }) {
+function makeRow({ call, lane }, at, { current, count, onOpen }) {
   const attributes = {
     class: `request-row${lane ? " child" : ""}${at === current ? " current" : ""}`,
     role: "option",
@@ -80,8 +80,8 @@ function makeRow({ call, lane }, at, { session, current, count, onOpen }) {
     h("span", {}, number(call.number + 1)),
     h("span", {}, time),
     h("span", { class: call.refusal && !call.is_open ? "bad" : null }, call.is_open ? "open" : call.status || "–"),
-    h("span", { class: "what" }, whatHappened(call, session)),
-    h("span", {}, call.tokens ? tokens(call.tokens + session.unrecorded) : "–"),
+    h("span", { class: "what" }, whatHappened(call)),
+    h("span", {}, call.tokens ? tokens(call.tokens) : "–"),
     h("span", {}, all ? percent(call.read, all) : "–"),
     h("span", {}, call.output ? tokens(call.output) : "–"),
     h("span", {}, wait(call.first)),
@@ -90,13 +90,8 @@ function makeRow({ call, lane }, at, { session, current, count, onOpen }) {
   );
 }
 
-function whatHappened(call, session) {
-  const words = [];
-  if (call.refusal) words.push(call.refusal);
-  if (call.cut) words.push(`✂ cut: ${call.cut}`);
-  if (isLost(call)) words.push(`▼ ${describeLoss(call)}`);
-  if (call.follows !== null) words.push(call.why ? `↺ sent again: ${call.why}` : "↺ sent with what the model recalled");
-  if (call.recalled) words.push("the answer recalled something");
-  if (session.compacted.includes(call.number)) words.push("◇ compacted by the client");
-  return words.join(" · ");
+// What happened, or else what the model did: the first tool call of its answer.
+function whatHappened(call) {
+  const events = listEvents(call);
+  return events.length ? events.join(" · ") : call.calls;
 }

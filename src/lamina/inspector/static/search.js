@@ -1,56 +1,19 @@
-// Search to the place: every place where a text stands, with the words around it, and filters that narrow them.
-import { get } from "./api.js";
-import { go, readAddress } from "./address.js";
-import { button, date, h, plural } from "./dom.js";
+// Search to the place: every place where a text stands, with the words around it.
+import { go } from "./address.js";
+import { date, h, plural } from "./dom.js";
 
-const ROLES = [["", "anyone"], ["user", "the user"], ["assistant", "the model"], ["tool", "a tool"], ["system", "system text"]];
-const SIGHTS = [["", "in sight or not"], ["in", "in sight at the end"], ["out", "left out at the end"]];
-
-// The form of a search. What is chosen stands in the address, so that a search can be sent on.
-export function makeSearchForm(address, { placeholder, label, id = "search" }) {
-  const own = address.own;
-  const input = h("input", { type: "search", id, value: address.search, placeholder, "aria-label": label });
-  const field = (name, title, attributes) => h("label", {}, title, h("input", { ...attributes, name, value: own[name] || "" }));
-  const choice = (name, title, options) => h("label", {}, title, h("select", { name }, options.map(([value, words]) => h("option", { value, selected: value === (own[name] || "") }, words))));
-  const filters = h(
-    "details",
-    { class: "filters", open: FILTERS.some((name) => own[name]) },
-    h("summary", {}, "Filters"),
-    h(
-      "div",
-      { class: "controls" },
-      choice("role", "said by", ROLES),
-      choice("sight", "was", SIGHTS),
-      field("tool", "tool", { type: "text", placeholder: "any" }),
-      field("path", "path", { type: "text", placeholder: "any" }),
-      field("client", "client", { type: "text", placeholder: "any" }),
-      field("since", "since", { type: "date" }),
-      field("until", "until", { type: "date" }),
-      h("label", {}, h("input", { type: "checkbox", name: "whole", checked: Boolean(own.whole) }), "whole words"),
-    ),
-    h("p", { class: "faint small" }, "Words may stand in any order; “\"exact words\"” in quotes stand as they are, and -word must not be there."),
-  );
+// The form of a search. The words stand in the address, so that a search can be sent on.
+export function makeSearchForm(address) {
+  const input = h("input", { type: "search", id: "search", value: address.search, placeholder: "Search in everything that was said", "aria-label": "Search in all sessions" });
   const onsubmit = (event) => {
     event.preventDefault();
-    const chosen = {};
-    for (const each of filters.querySelectorAll("[name]")) {
-      const value = each.type === "checkbox" ? (each.checked ? "1" : "") : each.value.trim();
-      if (value) chosen[each.name] = value;
-    }
-    go({ search: input.value.trim(), own: { ...readAddress().own, ...Object.fromEntries(FILTERS.map((name) => [name, ""])), ...chosen } });
+    go({ search: input.value.trim() });
   };
-  const form = h("form", { class: "search", role: "search", onsubmit }, input, h("button", { type: "submit" }, "Search"), filters);
-  return { form, input };
+  const hint = 'Words may stand in any order; "exact words" in quotes stand as they are, and -word must not be there.';
+  return h("form", { class: "search", role: "search", title: hint, onsubmit }, input, h("button", { type: "submit" }, "Search"));
 }
 
 const MOST_MARKS = 500;
-const FILTERS = ["role", "sight", "tool", "path", "client", "since", "until", "whole"];
-
-export async function findPlaces(address, session = "") {
-  const words = { text: address.search, session };
-  for (const name of FILTERS) words[name] = address.own[name] || "";
-  return get("search", {}, words);
-}
 
 export function showPlaces(answer) {
   if (!answer.places.length) return h("p", { class: "empty", id: "places" }, `Nothing contains ${answer.text}.`);
@@ -64,7 +27,7 @@ export function showPlaces(answer) {
 }
 
 function showPlace(place) {
-  const open = () => go({ page: null, session: place.session, request: place.request, segment: place.ref, view: "request", find: place.words, own: place.ref === null ? { show: "answer" } : {}, from: null, to: null });
+  const open = () => go({ session: place.session, request: place.request, segment: place.ref, view: "request", find: place.words, show: place.ref === null ? "answer" : "entries" });
   const facts = [place.what || place.kind, place.ref === null ? `answer to request ${place.request + 1}` : `since request ${place.request + 1}`, place.in_sight ? "" : "left out at the end", place.client, place.at === null ? "" : date(place.at)];
   return h(
     "li",

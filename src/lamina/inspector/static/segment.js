@@ -3,9 +3,9 @@ import { button, copy, download, h, number, replace } from "./dom.js";
 import { FORMS } from "./colours.js";
 
 const TABS = ["Sent", "Original", "Difference", "Why", "History", "Recall"];
-const MOST_COLOURED = 100000; // characters of JSON that get colours, and of code that get line numbers
+const MOST_COLOURED = 100000; // characters of JSON that get line breaks, and of code that get line numbers
 
-export function makeSegmentPane(segment, { tab, onTab, readWhole }) {
+export function makeSegmentPane(segment, { tab, onTab }) {
   const chosen = TABS.includes(tab) ? tab : "Sent";
   const body = h("div", { class: "pane-body", role: "tabpanel", tabindex: "0", "aria-label": chosen });
   const choose = (name) => {
@@ -18,10 +18,6 @@ export function makeSegmentPane(segment, { tab, onTab, readWhole }) {
   const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "What to see of this piece" }, TABS.map(makeTab));
   replace(body, VIEWS[chosen](segment));
   const form = FORMS[segment.form];
-  const save = async () => {
-    const whole = segment.clipped ? await readWhole() : segment;
-    download(`${segment.key}.txt`, whole.original);
-  };
   return h(
     "section",
     { class: "pane", "aria-label": "Segment" },
@@ -35,7 +31,7 @@ export function makeSegmentPane(segment, { tab, onTab, readWhole }) {
         "div",
         { class: "buttons" },
         button("Copy", () => copy(segment.form === "OMITTED" ? segment.original : segment.sent)),
-        button("Download", save, { class: "download" }),
+        button("Download", () => download(`${segment.key}.txt`, segment.original)),
       ),
     ),
     tabs,
@@ -94,7 +90,7 @@ function showChange(change) {
 
 // Only images that are part of the session itself: nothing is loaded from elsewhere.
 function showImages(segment) {
-  return segment.images.map((source, at) => h("img", { class: "picture", src: source, alt: `Image ${at + 1} of this piece` }));
+  return segment.images.map((source, at) => h("img", { class: "image", src: source, alt: `Image ${at + 1} of this piece` }));
 }
 
 function showText(text, segment) {
@@ -102,56 +98,27 @@ function showText(text, segment) {
   return h(
     "div",
     {},
-    segment.clipped ? h("p", { class: "faint" }, "Only the beginning is shown. Download has all of it.") : null,
+    segment.clipped ? h("p", { class: "faint" }, "Only the beginning is shown. Raw JSON has all of it.") : null,
     h("pre", { class: "text" }, colour(text, segment)),
   );
 }
 
-// JSON with colours, the arguments of a call as JSON, a file with the numbers of its lines; else the text.
+// JSON with line breaks, the arguments of a call as JSON, a file with the numbers of its lines; else the text.
 function colour(text, segment) {
   if (text.length > MOST_COLOURED) return text;
   const call = /^([A-Za-z0-9_.:-]{1,100})\((\{[^]*\})\)$/.exec(text);
-  if (call) {
-    const values = parseJson(call[2]);
-    if (values !== undefined) return [h("strong", {}, call[1]), " ", colourJson(values)];
-  }
-  const start = text.trimStart()[0];
-  if (start === "{" || start === "[") {
-    const value = parseJson(text);
-    if (value !== undefined) return colourJson(value);
-  }
+  const json = readJson(call ? call[2] : text);
+  if (json) return [call ? h("strong", {}, `${call[1]} `) : null, json];
   const isFile = segment.kind === "tool_result" && /\.[A-Za-z0-9]{1,8}$/.test(segment.path) && !segment.path.includes(" ");
-  if (isFile && segment.form === "FULL") return numberLines(text);
+  if (isFile && segment.form === "FULL") return text.split("\n").map((line) => h("span", { class: "code-line" }, `${line}\n`));
   return text;
 }
 
-function parseJson(text) {
+function readJson(text) {
+  if (!["{", "["].includes(text.trimStart()[0])) return null;
   try {
-    return JSON.parse(text);
+    return JSON.stringify(JSON.parse(text), null, 2);
   } catch {
-    return undefined;
+    return null;
   }
-}
-
-// A key, a string, a number or a word of JSON: "path": / "src/app.py" / -1.5e3 / true
-const JSON_PIECE = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\b(?:true|false|null)\b/g;
-
-function colourJson(value) {
-  const text = JSON.stringify(value, null, 2);
-  const pieces = [];
-  let end = 0;
-  for (const match of text.matchAll(JSON_PIECE)) {
-    pieces.push(text.slice(end, match.index));
-    let look = "json-value";
-    if (match[2]) look = "json-key";
-    else if (match[1]) look = "json-text";
-    pieces.push(h("span", { class: look }, match[0]));
-    end = match.index + match[0].length;
-  }
-  pieces.push(text.slice(end));
-  return pieces;
-}
-
-function numberLines(text) {
-  return text.split("\n").map((line) => h("span", { class: "code-line" }, `${line}\n`));
 }

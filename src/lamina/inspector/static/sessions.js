@@ -1,10 +1,9 @@
-// The list of all sessions.
+// The first page: the picture of the newest session, and the list of all of them.
 import { get, isSaved } from "./api.js";
-import { go } from "./address.js";
+import { go, linkTo } from "./address.js";
 import { atLeast, button, date, h, number, plural, replace, tokens } from "./dom.js";
-import { makeEntry, makeMenu } from "./menu.js";
-import { listActions } from "./registry.js";
-import { findPlaces, makeSearchForm, showPlaces } from "./search.js";
+import { describeSum, listCounts, makeLegend, makePicture } from "./picture.js";
+import { makeSearchForm, showPlaces } from "./search.js";
 
 const LIVE = 120; // seconds after its last request in which a session counts as running
 const MORE = 100; // rows that are added to a long list at a time
@@ -25,36 +24,46 @@ const COLUMNS = [
 // A list that arrives late must not replace what was opened meanwhile: `isCurrent` says whether it still counts.
 export async function drawSessions({ main, address, isCurrent }) {
   const list = await get("sessions", isSaved ? {} : { rows });
-  if (!isCurrent()) return null;
-  if (list.sessions.length === 1 && isSaved && !address.search) {
+  if (!isCurrent()) return;
+  if (list.sessions.length === 1 && isSaved) {
     go({ session: list.sessions[0].id });
-    return null;
+    return;
   }
-  const { form, input } = makeSearchForm(address, { placeholder: "Search in everything that was said", label: "Search in all sessions" });
-  const places = address.search ? await findPlaces(address) : null;
-  if (!isCurrent()) return null;
-  const shown = { address, list };
-  const entries = listActions("sessions", shown).map((action) => makeEntry(action, shown));
+  const places = address.search ? await get("search", { text: address.search }) : null;
+  const newest = list.sessions.find((session) => !session.parent) || list.sessions[0];
+  const session = newest && !places ? await get(`session/${newest.id}`) : null;
+  if (!isCurrent()) return;
   replace(
     main,
-    h(
-      "section",
-      { class: "intro" },
-      h("div", { class: "title-line" }, h("h1", {}, "Sessions"), makeMenu("Sessions", entries, { id: "sessions-menu" })),
-      h("p", { class: "lead" }, sumUp(list)),
-      isSaved ? null : form,
-    ),
-    places ? showPlaces(places) : null,
+    list.left_out ? h("p", { class: "faint", id: "left-out" }, list.left_out) : null,
+    session ? showNewest(session) : null,
+    h("div", { class: "title-line" }, h("h1", {}, places ? "Places" : "Sessions"), isSaved ? null : makeSearchForm(address)),
+    places ? showPlaces(places) : h("p", { class: "lead" }, sumUp(list)),
     places ? null : list.sessions.length ? makeTable(list.sessions, address) : h("p", { class: "empty" }, "There is no session here yet. It will appear as soon as one is recorded."),
     !places && list.more ? button(`Show more of the ${number(list.more)} older sessions`, showMore, { id: "more-sessions" }) : null,
     list.problems.length ? showProblems(list.problems) : null,
   );
-  return input;
 
   function showMore() {
     rows += MORE;
     drawSessions({ main, address, isCurrent });
   }
+}
+
+function showNewest(session) {
+  const { id, first_words, name } = session.session;
+  const picture = makePicture(session, {
+    onSelect: (at) => go({ session: id, request: at }),
+    onLane: (lane, at) => go({ session: lane, request: at }),
+  });
+  return h(
+    "section",
+    { class: "newest" },
+    h("h2", {}, "The newest session: ", h("a", { href: linkTo(id) }, first_words || name)),
+    h("figure", { class: "figure" }, picture.element),
+    h("p", { class: "faint small" }, [...listCounts(session), describeSum(session.totals)].filter(Boolean).join(" · ")),
+    makeLegend(),
+  );
 }
 
 function sumUp(list) {
@@ -114,7 +123,7 @@ function makeRow(session, depth) {
       "td",
       {},
       isLive ? h("span", { class: "live", title: "It is running" }, "live ") : null,
-      h("a", { href: `#/s/${session.id}` }, depth ? "↳ " : "", session.first_words || session.name),
+      h("a", { href: linkTo(session.id) }, depth ? "↳ " : "", session.first_words || session.name),
       h("div", { class: "faint small" }, [...describeAnswer(session), session.is_fork ? "fork" : "", session.project, session.source, session.name].filter(Boolean).join(" · ")),
     ),
     h("td", {}, session.model || "not recorded"),

@@ -1,14 +1,7 @@
-// The other views of a session: compare two requests, was it visible, and totals.
+// Two requests of a session: where and why they part, and what that cost.
 import { get } from "./api.js";
 import { go } from "./address.js";
-import { button, downloadButton, h, money, number, plural, replace, span, tokens } from "./dom.js";
-import { SEEN } from "./colours.js";
-
-function head(title, words, ...rest) {
-  return h("div", { class: "request-head" }, h("h2", {}, title), words ? h("p", {}, words) : null, rest);
-}
-
-// Compare.
+import { capital, h, money, number, plural, replace, span, tokens } from "./dom.js";
 
 export async function drawCompare({ body, session, address, isCurrent }) {
   if (session.calls.length < 2) {
@@ -18,28 +11,24 @@ export async function drawCompare({ body, session, address, isCurrent }) {
   const at = session.calls.findIndex((call) => call.number === address.request);
   const after = at > 0 ? address.request : session.calls[1].number;
   const previous = session.calls[Math.max(at - 1, 0)].number;
-  const before = address.before === null ? previous : Number(address.before);
-  const answer = await get(`compare/${address.session}/${before}/${after}`, address.settings);
+  const before = address.before ? Number(address.before) : previous;
+  const answer = await get(`compare/${address.session}/${before}/${after}`);
   if (!isCurrent()) return;
   const choose = (name, value, apply) =>
     h("label", {}, name, h("input", { type: "number", min: "1", max: String(session.calls.length), value: String(value + 1), onchange: (event) => apply(Number(event.target.value) - 1) }));
   replace(
     body,
-    head(
-      "Why does this request differ?",
-      "",
-      h(
-        "form",
-        { class: "controls", onsubmit: (event) => event.preventDefault() },
-        choose("from request", before, (value) => go({ before: String(value), request: after })),
-        choose("to request", after, (value) => go({ before: String(before), request: value })),
-        downloadButton("compare", answer),
-      ),
+    h("h2", {}, "Why does this request differ?"),
+    h(
+      "form",
+      { class: "controls", onsubmit: (event) => event.preventDefault() },
+      choose("from request", before, (value) => go({ before: String(value), request: after })),
+      choose("to request", after, (value) => go({ before: String(before), request: value })),
     ),
     showVerdict(answer, session),
     answer.note ? null : showFirstByte(answer),
     answer.note ? null : h("p", { class: "faint" }, `${plural(answer.shared, "block")} at the beginning ${answer.shared === 1 ? "is" : "are"} the same in both. From there on:`),
-    answer.note ? h("p", { class: "faint", id: "not-kept" }, `${capital(answer.note)}.`) : showSides(answer),
+    answer.note ? h("p", { class: "faint", id: "not-kept" }, `${capital(answer.note).replace(/\.$/, "")}.`) : showSides(answer),
     answer.more_rows ? h("p", { class: "faint" }, `${plural(answer.more_rows, "more block")} differ.`) : null,
   );
 }
@@ -83,7 +72,7 @@ function showVerdict(answer, session) {
   const earlier = find(answer.before);
   const later = find(answer.after);
   const continues = answer.cause === "none";
-  const sentence = continues ? "The later request continues the earlier one: nothing that was sent has changed." : `${capital(answer.sentence)}.`;
+  const sentence = continues ? "The later request continues the earlier one: nothing that was sent has changed." : `${capital(answer.sentence).replace(/\.$/, "")}.`;
   const byBytes = [
     ["place", answer.was || answer.entry || "–"],
     ["first different byte", number(answer.offset)],
@@ -122,98 +111,4 @@ function describeReport(answer) {
 function describeCost(earlier, later) {
   const paid = (call) => `${money(call.dollars)} (${tokens(call.read)} read, ${tokens(call.written)} written, ${tokens(call.uncached)} paid in full, ${tokens(call.output)} answered)`;
   return `Request ${earlier.number + 1} cost ${paid(earlier)}; request ${later.number + 1} cost ${paid(later)}.`;
-}
-
-const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1).replace(/\.$/, "");
-
-// Was it visible?
-
-const ANSWERS = {
-  full: "It was visible in full",
-  part: "It was visible in part",
-  recall: "It was not visible, and would have had to be recalled",
-  "": "It had not been said yet, or does not occur",
-};
-
-export async function drawVisible({ body, session, strip, address, isCurrent }) {
-  const input = h("input", { type: "search", id: "visible-text", value: address.text, placeholder: "a text, a name or a path", "aria-label": "What to look for" });
-  const onsubmit = (event) => {
-    event.preventDefault();
-    go({ text: input.value.trim() });
-  };
-  const form = h("form", { class: "search", onsubmit }, input, button("Look", onsubmit));
-  const top = head("Was it visible?", "Where a text stood in what the model saw: in full, in part, or only behind a handle.", form);
-  if (!address.text) {
-    replace(body, top);
-    input.focus();
-    return;
-  }
-  const answer = await get(`visible/${address.session}`, address.settings, { text: address.text });
-  if (!isCurrent()) return;
-  strip.show(answer.states);
-  const at = session.calls.findIndex((call) => call.number === address.request);
-  const here = answer.states[at] || "";
-  const sentence = `${ANSWERS[here]} at request ${address.request + 1}. It was visible at ${answer.visible} of ${session.calls.length} requests, and behind a handle at ${answer.hidden}.`;
-  replace(
-    body,
-    top,
-    h("p", { class: "sentence", id: "visible-answer" }, sentence),
-    h("div", { class: "blocks" }, showTurns(answer), showMatches(answer)),
-    h("div", { class: "buttons" }, downloadButton("visible", answer)),
-  );
-}
-
-function showTurns(answer) {
-  const item = ({ turn, state }) => {
-    const look = SEEN[state];
-    const sign = look ? h("span", { class: "swatch", style: { background: look.colour } }, look.glyph) : h("span", { class: "swatch none" }, "–");
-    return h("li", { "data-turn": String(turn), "data-state": state }, sign, `turn ${turn}`, h("span", { class: "faint" }, ` ${look ? look.words : "not there"}`));
-  };
-  return h("section", { class: "block" }, h("h3", {}, "At the end of each turn"), h("ul", { class: "turns", id: "visible-turns" }, answer.turns.map(item)));
-}
-
-function showMatches(answer) {
-  const item = (match) =>
-    h("li", {}, button(match.what, () => go({ view: "request", segment: match.ref, request: Math.max(match.arrived, 0) }), { class: "link" }), h("span", { class: "faint" }, ` since request ${match.arrived + 1}`));
-  return h("section", { class: "block" }, h("h3", {}, "Where it stands"), answer.matches.length ? h("ol", { class: "ranked" }, answer.matches.map(item)) : h("p", { class: "empty" }, "Nowhere in this session."));
-}
-
-// Totals.
-
-export async function drawTotals({ body, address, isCurrent }) {
-  const request = await get(`request/${address.session}/${address.request}`, address.settings);
-  const { tools } = await get(`tools/${address.session}`, address.settings);
-  if (!isCurrent()) return;
-  const groups = request.groups;
-  replace(
-    body,
-    head(`What request ${address.request + 1} is made of`, "Tokens of what was sent, by sort, author, tool and path.", downloadButton("totals", { groups, tools })),
-    h(
-      "div",
-      { class: "blocks" },
-      h("section", { class: "block" }, h("h3", {}, "Tools that were never called"), showUnusedTools(tools)),
-      showGroup("By kind", "by-kind", groups.kind),
-      showGroup("By tool", "by-tool", groups.tool),
-      showGroup("By path or command", "by-path", groups.path),
-      showGroup("By author", "by-author", groups.author),
-      showGroup("Read again and again", "read-again", groups.read_again, (count) => `${count} times`),
-    ),
-  );
-}
-
-function showGroup(title, id, values = {}, format = tokens) {
-  const rows = Object.entries(values).slice(0, 25);
-  const item = ([name, value]) => h("li", {}, h("span", { class: "num" }, format(value)), h("span", { class: "what" }, name));
-  return h("section", { class: "block" }, h("h3", {}, title), rows.length ? h("ol", { class: "ranked", id }, rows.map(item)) : h("p", { class: "empty", id }, "none"));
-}
-
-function showUnusedTools(tools) {
-  const id = "unused-tools";
-  if (!tools.some((tool) => tool.tokens !== null)) {
-    return h("p", { class: "empty", id }, "Not recorded: these records hold no tool definitions.");
-  }
-  const unused = tools.filter((tool) => tool.calls === 0);
-  if (!unused.length) return h("p", { class: "empty", id }, "Every tool was called.");
-  const item = (tool) => h("li", {}, h("span", { class: "num" }, `${number(tool.tokens)} tokens a request`), h("span", { class: "what" }, tool.name));
-  return h("ol", { class: "ranked", id }, unused.map(item));
 }
