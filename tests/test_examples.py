@@ -18,6 +18,7 @@ LAST_LINES = {
     "layered_notes.py": "    prompt   full  Explain the auth flow.",
     "lifecycle.py": " of 15,800 tokens",
     "orchestration.py": "Twelve.",
+    "priorities.py": "cities.md 3",
     "replay_logs.py": "refused: calls without an answer",
     "session.py": "% of the segments are references; 7 are kept",
     "tagged_chunks.py": "excluded: {'chunk_4': 'filtered: kind task_completed excluded'}",

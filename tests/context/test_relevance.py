@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import anyio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.context.relevance import RankedTurn, Relevance, WordMatch, score_by_words, stem
+from lamina.context.relevance import Relevance, WordMatch, score_by_words, stem
 from lamina.core import CHARS4, HIGH, LOW
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import ESSENTIAL, MEDIUM
 from lamina.core.options import Options
 from lamina.core.values import Budget, Form, Role, Segment
-from lamina.segments import assistant, excerpt, file, segment, selected_text, user
+from lamina.segments import assistant, excerpt, file, segment, user
 
 RETRY = file("src/retry.py", "def backoff(seconds): sleep and retry the request\n" * 8)
 COLOUR = file("docs/palette.md", "crimson, amber and teal are the colours of the shop\n" * 8)
@@ -76,8 +75,8 @@ def test_what_the_caller_decided_stays() -> None:
     log = (decided, pinned, by_model, RETRY, user("Tell me about the backoff."))
     judged = Relevance().judge_entries(build(log, counter=CHARS4).entries)
     assert [log[at].key for at in judged] == ["src/retry.py"]
-    ranked_turn = anyio.run(Relevance().ranked, [*log[:-1], prompt_of("backoff?")])
-    assert [one.priority for one in ranked_turn.segments[:3]] == [HIGH, None, 4]
+    turn = Relevance().rank_turn([*log[:-1], prompt_of("backoff?")])
+    assert [one.priority for one in turn[:3]] == [HIGH, None, 4]
 
 
 def test_a_change_stays_within_reach_and_bounds() -> None:
@@ -149,53 +148,22 @@ def test_what_is_attached_again_with_the_prompt_counts_as_relevant() -> None:
     assert (again.priority, again.why) == (HIGH, "priority 5, -2: attached again with the prompt")
 
 
-def test_outdated_is_only_what_came_earlier_in_full_and_shares_nothing() -> None:
-    chosen = selected_text("crimson and teal " * 200, key="chosen")
-    old, new = (file(name, "amber and teal\n" * 200) for name in ("old.md", "new.md"))
-    log = (chosen, old, RETRY, user("Here."), assistant("I see."), new, user("backoff and retry"))
-    envelope = cut(*log, order=Relevance().outdated, target=0.001, trigger=0.001, window=3_000)
-    assert {key: form for key, form in forms(envelope).items() if form is not Form.FULL} == {
-        "old.md": Form.COMPACT
-    }
-
-
-def ranked(relevance_order: Relevance, *turn: Segment) -> RankedTurn:
-    return anyio.run(relevance_order.ranked, list(turn))
-
-
 def test_a_turn_is_kept_with_priorities_and_their_reason() -> None:
-    ranked_turn = ranked(Relevance(), RETRY, COLOUR, prompt_of("a backoff"))
-    assert [one.priority for one in ranked_turn.segments] == [HIGH, 7, None]
-    assert ranked_turn.segments[1].meta["priority"] == {
+    turn = Relevance().rank_turn([RETRY, COLOUR, prompt_of("a backoff")])
+    assert [one.priority for one in turn] == [HIGH, 7, None]
+    assert turn[1].meta["priority"] == {
         "by": "relevance", "why": "priority 5, +2: shares nothing with the prompt"
     }  # fmt: skip
-    later = build([*ranked_turn.segments, assistant("Ok."), user("The colours?")], counter=CHARS4)
+    later = build([*turn, assistant("Ok."), user("The colours?")], counter=CHARS4)
     assert [one.priority for one in Relevance().judge_entries(later.entries).values()] == [7, HIGH]
 
 
 def test_without_a_prompt_or_attachments_a_turn_stays() -> None:
-    assert ranked(Relevance(), RETRY, COLOUR).segments == [RETRY, COLOUR]
-    assert ranked(Relevance(), prompt_of("a backoff")).segments == [prompt_of("a backoff")]
+    assert Relevance().rank_turn([RETRY, COLOUR]) == [RETRY, COLOUR]
+    assert Relevance().rank_turn([prompt_of("a backoff")]) == [prompt_of("a backoff")]
 
 
 def test_the_words_that_were_typed_count_not_those_of_a_template() -> None:
-    ranked_turn = ranked(
-        Relevance(), RETRY, COLOUR, prompt_of("Palette, colours, crimson. a backoff", typed="a backoff")
-    )
-    assert ranked_turn.segments[0].priority == HIGH
-
-
-def test_a_model_that_changes_more_than_priorities_is_not_followed() -> None:
-    class Other:
-        segments = (COLOUR,)
-        notes = ("asked twice",)
-
-    async def suggest(_: Sequence[Segment], __: str) -> Other:
-        return Other()
-
-    ranked_turn = ranked(Relevance(suggest=suggest), RETRY, prompt_of("backoff"))
-    assert [one.key for one in ranked_turn.segments] == ["src/retry.py", ""]
-    assert ranked_turn.notes == (
-        "asked twice",
-        "the suggested priorities were not used: they are for other segments",
-    )
+    prompt = prompt_of("Palette, colours, crimson. a backoff", typed="a backoff")
+    turn = Relevance().rank_turn([RETRY, COLOUR, prompt])
+    assert turn[0].priority == HIGH

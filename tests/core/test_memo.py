@@ -28,18 +28,18 @@ from lamina import (
 from lamina.core import CHARS4, KINDS, RFC, Counter, Filter, Layout, Raw, Thinking, Wording, text_of
 from lamina.core.cut_target import count_standing
 from lamina.core.draft import may_split_at
-from lamina.core.entries import count_same
 from lamina.core.history_window import LastN
 from lamina.core.laws import is_same_request
-from lamina.core.repair import ScanMemory, repair
+from lamina.core.repair import AS_IS, Scan, ScanMemory
 from lamina.core.tokens import Framing
-from lamina.core.values import Calibration
+from lamina.core.values import Calibration, Ref
 from lamina.replay import generate_session, split_calls
 from lamina.segments import assistant, call, file, result, system, user
 from lamina.testing.strategies import EDITS, logs, reworded
 from tests.examples import up_to
 
 Log = tuple[Segment, ...]
+EMPTY = Ledger()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -213,8 +213,6 @@ class SharedMemo:
             return
         assert is_same_request(with_memo, without)
         assert (with_memo.cut, with_memo.room, with_memo.tail) == (without.cut, without.room, without.tail)
-        for entries in self.earlier[-3:]:
-            assert self.memo.count_same(entries, with_memo.entries) == count_same(entries, with_memo.entries)
         checkpoint = self.memo.checkpoint
         if checkpoint is not None and checkpoint.standing_tokens is not None:
             assert checkpoint.standing_tokens == count_standing(with_memo.entries)
@@ -346,11 +344,11 @@ def test_a_memo_resumes_where_the_log_continues_and_begins_anew_where_it_does_no
     first = build(log, counter=CHARS4, memo=memo)
     checkpoint = memo.checkpoint
     assert checkpoint is not None
-    assert checkpoint.log[: checkpoint.boundary] == tuple(log[:3])
+    assert checkpoint.log[: checkpoint.saved.boundary] == tuple(log[:3])
     edited = [user("Zero"), *log[1:]]
     build(edited, counter=CHARS4, ledger=first.ledger, memo=memo)
     assert memo.checkpoint is not None
-    assert memo.checkpoint.log[: memo.checkpoint.boundary] == tuple(edited[:3])
+    assert memo.checkpoint.log[: memo.checkpoint.saved.boundary] == tuple(edited[:3])
 
 
 def test_a_reported_usage_does_not_make_a_memo_begin_anew() -> None:
@@ -412,16 +410,25 @@ def test_a_log_may_be_mended_in_two_pieces_wherever_it_may_be_parted(
     log: list[Segment], sent_before: int
 ) -> None:
     """Also with the repairs of an earlier request, which ended in the midst of the log."""
-    _, repairs = repair(log[:sent_before], Ledger(), wording=Wording(), memory=ScanMemory())
-    before = Ledger(repairs=repairs)
-    at_once = repair(log, before, wording=Wording(), memory=ScanMemory())
+
+    def mend(*pieces: list[Segment], ledger: Ledger = EMPTY) -> tuple[list[Entry], dict[Ref, str]]:
+        entries: list[Entry] = []
+        repairs: dict[Ref, str] = {}
+        memory = ScanMemory()
+        for number, piece in enumerate(pieces, 1):
+            scan = Scan(ledger, Wording(), AS_IS, memory.copy())
+            scan.take_all(piece, ends=number == len(pieces))
+            entries += scan.entries
+            repairs |= scan.new_repairs
+            memory = scan.memory
+        return entries, repairs
+
+    before = Ledger(repairs=mend(log[:sent_before])[1])
+    at_once = mend(log, ledger=before)
     for at in range(1, len(log)):
         if not may_split_at(log, at):
             continue
-        memory = ScanMemory()
-        first, first_repairs = repair(log[:at], before, wording=Wording(), memory=memory, ends=False)
-        second, second_repairs = repair(log[at:], before, wording=Wording(), memory=memory)
-        assert (first + second, first_repairs | second_repairs) == at_once
+        assert mend(log[:at], log[at:], ledger=before) == at_once
 
 
 def test_a_log_is_not_parted_between_system_text_and_a_call_with_a_blank_message_between() -> None:

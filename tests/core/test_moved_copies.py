@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lamina import BuildMemo, Form, Ledger, Options, RequestHead
 from lamina.core import CHARS4
-from lamina.core.arrange import draft_log
+from lamina.core.arrange import arrange_log
 from lamina.core.moved_copies import move_full_forms
 from lamina.core.options import BuildContext
 from lamina.core.scale import make_scale
@@ -27,7 +27,7 @@ def test_the_newest_reference_gets_the_full_form_and_other_content_stays() -> No
         find_reader=lambda: memo.reader_for(Options().kinds),
         find_passages=memo.passages_for,
     )
-    draft = draft_log(log, context)
+    draft = arrange_log(log, context)
     moved = move_full_forms(draft, draft.entries[1:2], context)
     spec = [entry.form for entry in moved.entries if entry.segment.key == "spec.md"]
     others = [entry.form for entry in moved.entries if entry.segment.key == "other.md"]

@@ -6,19 +6,16 @@ suggests. Everything that it says about priorities holds all the same.
 
 from __future__ import annotations
 
-from functools import partial
-
 import anyio
 import pytest
 
+from examples.priorities import suggest_priorities
 from lamina import Envelope, Form, Options, Segment, build
 from lamina.context.relevance import Relevance
 from lamina.core import HIGH, LOW, Cap, Layout
 from lamina.core.kinds import ESSENTIAL, MEDIUM
 from lamina.core.tokens import BYTES4
 from lamina.segments import file, user
-from lamina.summaries import suggest_priorities
-from tests.summaries.test_summary import Script
 
 ABOUT = {
     "billing.md": "invoices and refunds ",
@@ -36,10 +33,10 @@ def attached(path: str, tokens: int = 100, *, priority: int | None = None, pinne
 THREE = tuple(map(attached, ABOUT))
 
 
-def sent(prompt: str, *given: Segment, limit: int, relevance: Relevance | None = None) -> Envelope:
+def sent(prompt: str, *given: Segment, limit: int) -> Envelope:
     """A turn as a session keeps it, with at most so many tokens of attachments."""
-    order = relevance or Relevance()
-    turn = anyio.run(order.ranked, [*given, user(prompt, meta={"asked": True})]).segments
+    order = Relevance()
+    turn = order.rank_turn([*given, user(prompt, meta={"asked": True})])
     layout = Layout(attachments=Cap(tokens=limit, form=Form.OMITTED))
     return build(turn, counter=BYTES4, options=Options(layout=layout, order=order))
 
@@ -92,13 +89,15 @@ def test_s0_06_what_is_essential_stays_and_going_over_is_reported() -> None:
 
 
 def test_a_model_may_suggest_the_priorities_and_its_word_counts_first() -> None:
-    write = Script('{"1": 10, "2": 4, "3": 3}')
-    envelope = sent(
-        "When are refunds paid?", *THREE, limit=150,
-        relevance=Relevance(suggest=partial(suggest_priorities, write=write)),
-    )  # fmt: skip
-    assert kept(envelope) == ["hiring.md"]
-    assert len(write.asked) == 1
+    prompt, asked = "When are refunds paid?", list[Envelope]()
+
+    async def ask(question: Envelope) -> str:
+        asked.append(question)
+        return '{"1": 10, "2": 4, "3": 3}'
+
+    suggested, _ = anyio.run(suggest_priorities, THREE, prompt, ask)
+    assert kept(sent(prompt, *suggested, limit=150)) == ["hiring.md"]
+    assert len(asked) == 1
 
 
 def test_the_same_turn_gives_the_same_request() -> None:

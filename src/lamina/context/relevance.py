@@ -1,16 +1,13 @@
 """Judges how much attachments have to do with the prompt, so that a cut lowers the unrelated ones first.
 
     Session.open(..., policy=Policy(order=Relevance()))
-    Options(order=Relevance(freshness="fresh"))
 
 A relevance is an order for cuts: another order proposes, and this one changes the priorities that the other
 sees, by at most `reach`, and says so in `why`. What the caller decided (a priority, a pin) stays.
 
-The words of the prompt decide, or a model. The priorities that a model suggests are stored with the
-attachments, so a replay asks nobody.
-
-A relevance moves no attachment, raises no form, and does not know when a cut is due. A session uses
-`outdated`.
+A priority is set when an attachment comes in, and is stored with it. A later prompt counts only at a cut that
+is due anyway, so between cuts every byte stays. A relevance moves no attachment, raises no form, and does not
+know when a cut is due.
 
 Words are scored much as by BM25: those that are shared and rare count most. The result is the same on every
 machine: only sums, products, quotients and square roots are used, and sums are `fsum`, since `sum` rounds
@@ -21,15 +18,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter as Tally
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import fsum, sqrt
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
 from lamina.core.kinds import HIGH, KINDS, LOW, Kinds, kind_of
 from lamina.core.ladder import ladder
-from lamina.core.orders import Batch, Move, OrderView, goes_last
+from lamina.core.orders import Batch, Move, OrderView
 from lamina.core.text.characters import ALPHANUMERIC, fold_case
 from lamina.core.values import Entry, Form, Layer, Role, Segment
 from lamina.core.wording import text_of
@@ -54,14 +51,6 @@ _DOUBLED = re.compile(r"([b-df-hjkmnp-rtv-z])\1\Z")
 
 
 __all__ = ["Relevance"]
-
-Freshness = Literal["stable", "fresh"]
-"""What wins if they conflict: the cached prefix, or what the prompt is about.
-
-"stable": a priority is set when an attachment comes in. A later prompt counts only at a cut that is due
-anyway, so between cuts every byte stays. "fresh": each prompt may make a cut of its own, which shortens what
-shares nothing with it. The reason of the cut says what that costs.
-"""
 
 
 class WordMatch(NamedTuple):
@@ -168,23 +157,6 @@ def _weigh_stems(counts: Sequence[WordCounts]) -> dict[str, float]:
     return {word: sqrt((len(counts) + 1) / amount) for word, amount in texts_with_stem.items()}
 
 
-class Suggested(Protocol):
-    """Segments with the priorities that a model gave them, and notes."""
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """The same segments, in the same order; only priorities may differ."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the caller should know."""
-        ...
-
-
-Suggest = Callable[[Sequence[Segment], str], Awaitable[Suggested]]
-"""Attachments and the prompt to priorities: `partial(suggest_priorities, write=model)`."""
-
 PRIORITY_KEY = "priority"
 """The key in the `meta` of an attachment that says how its priority was set."""
 
@@ -196,26 +168,16 @@ TYPED_KEY = "typed"
 
 
 class Judged(NamedTuple):
-    """The new priority of an attachment, and why. `unrelated`: it has nothing to do with the prompt."""
+    """The new priority of an attachment, and why."""
 
     priority: int
     why: str
-    unrelated: bool = False
-
-
-class RankedTurn(NamedTuple):
-    """A turn with its priorities set, and what a caller should know."""
-
-    segments: list[Segment]
-    notes: tuple[str, ...] = ()
 
 
 class Relevance(msgspec.Struct, frozen=True, kw_only=True):
     """An order by relevance. `reach` is the most by which a priority changes."""
 
-    freshness: Freshness = "stable"
     score: Scorer = score_by_words
-    suggest: Suggest | None = None
     reach: int = 2
 
     def __call__(self, view: OrderView) -> Iterator[Batch]:
@@ -227,22 +189,6 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         adjusted_view = msgspec.structs.replace(view, entries=_AdjustedEntries(view.entries, judged))
         for batch in ladder(adjusted_view):
             yield tuple(_explain_move(move, judged) for move in batch)
-
-    def outdated(self, view: OrderView) -> Iterator[Batch]:
-        """An order that lowers only full attachments of earlier prompts that share nothing with this one.
-
-        Only what a later prompt has made unrelated goes. Everything else waits for the order that follows.
-        """
-        free = frozenset(view.free())
-        for index, judged in self.judge_entries(view.entries, view.kinds).items():
-            entry = view.entries[index]
-            if not judged.unrelated or index not in free:
-                continue
-            if entry.layer is not Layer.HISTORY or entry.form is not Form.FULL:
-                continue
-            if goes_last(entry, view.kinds):
-                continue
-            yield (Move(index, Form.COMPACT, f"attachment: {judged.why}"),)
 
     def judge_entries(self, entries: Sequence[Entry], kinds: Kinds = KINDS) -> dict[int, Judged]:
         """What becomes of each attachment's priority for the last prompt, by position.
@@ -267,40 +213,20 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
             judged[index] = self._judge_match(attached[index], _ATTACHED_AGAIN, kinds)
         return judged
 
-    async def ranked(self, turn: Sequence[Segment], kinds: Kinds = KINDS) -> RankedTurn:
-        """A turn with the priorities with which it is stored: a model's, else by the words of the prompt."""
+    def rank_turn(self, turn: Sequence[Segment], kinds: Kinds = KINDS) -> list[Segment]:
+        """A turn with the priorities with which it is stored, and why. If nothing matches, all stay."""
+        segments = list(turn)
         prompt = next((segment for segment in reversed(turn) if segment.meta.get(PROMPT_KEY)), None)
-        if prompt is None or not _find_adjustable(turn, kinds):
-            return RankedTurn(list(turn))
-        segments, notes = await self._apply_suggestions(turn, prompt)
-        self._set_priorities(segments, prompt, kinds)
-        return RankedTurn(segments, notes)
-
-    def _set_priorities(self, segments: list[Segment], prompt: Segment, kinds: Kinds) -> None:
-        """Set the priorities of a turn, and record why. If nothing matches, all stay as they are."""
-        attached = _find_adjustable(segments, kinds)
+        if prompt is None:
+            return segments
+        attached = {index: segment for index, segment in enumerate(turn) if _is_adjustable(segment, kinds)}
         for index, judged in self._judge_attached(prompt, attached, kinds).items():
             segment = attached[index]
             if judged.priority == kind_of(kinds, segment).priority:
                 continue
             meta: dict[str, Any] = segment.meta | {PRIORITY_KEY: {"by": "relevance", "why": judged.why}}
             segments[index] = msgspec.structs.replace(segment, priority=judged.priority, meta=meta)
-
-    async def _apply_suggestions(
-        self, turn: Sequence[Segment], prompt: Segment
-    ) -> tuple[list[Segment], tuple[str, ...]]:
-        """The turn with the priorities that a model suggests, and notes."""
-        if self.suggest is None:
-            return list(turn), ()
-        try:
-            suggested = await self.suggest(turn, _prompt_text(prompt))
-        except Exception as error:  # noqa: BLE001 - whatever a model does wrong, the turn goes on
-            return list(turn), (f"no priorities were suggested: {error!s:.200}",)
-        notes = tuple(suggested.notes)
-        if _identities(suggested.segments) != _identities(turn):
-            problem = "the suggested priorities were not used: they are for other segments"
-            return list(turn), (*notes, problem)
-        return list(suggested.segments), notes
+        return segments
 
     def _judge_attached(
         self, prompt: Segment, attached: Mapping[int, Segment], kinds: Kinds
@@ -326,7 +252,7 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         why = f"priority {usual}"
         if priority != usual:
             why += f", {priority - usual:+d}"
-        return Judged(priority, f"{why}: {match.describe()}", unrelated=match.score <= 0)
+        return Judged(priority, f"{why}: {match.describe()}")
 
 
 _ATTACHED_AGAIN = WordMatch(1.0, reason="attached again with the prompt")
@@ -363,11 +289,6 @@ def _explain_move(move: Move, judged: Mapping[int, Judged]) -> Move:
     return move._replace(why=f"attachment: {one.why}")
 
 
-def _find_adjustable(segments: Sequence[Segment], kinds: Kinds) -> dict[int, Segment]:
-    """The attachments whose priority may change, by position."""
-    return {index: segment for index, segment in enumerate(segments) if _is_adjustable(segment, kinds)}
-
-
 def _is_adjustable(segment: Segment, kinds: Kinds) -> bool:
     """Whether nobody decided about an attachment: no pin, and no priority but one that relevance set.
 
@@ -379,11 +300,6 @@ def _is_adjustable(segment: Segment, kinds: Kinds) -> bool:
         return True
     setting = segment.meta.get(PRIORITY_KEY)
     return isinstance(setting, dict) and setting.get("by") == "relevance"
-
-
-def _identities(segments: Sequence[Segment]) -> list[tuple[object, ...]]:
-    """What must not change when a model suggests priorities."""
-    return [(segment.kind, segment.key, segment.parts) for segment in segments]
 
 
 def _find_last_prompt(entries: Sequence[Entry]) -> Segment | None:

@@ -15,7 +15,7 @@ from lamina.core.bound_thinking import omit_changed_thinking
 from lamina.core.cut_target import CutLimits, count_standing, is_standing
 from lamina.core.draft import Draft
 from lamina.core.entries import is_attachment
-from lamina.core.epochs import find_first_new, prefix_at
+from lamina.core.epochs import find_end_of, find_first_new
 from lamina.core.kinds import Kinds, priority, recoverable
 from lamina.core.layout import Cap
 from lamina.core.lowering import CHARACTERS_PER_TOKEN, compact_entry, lower_entry, make_line
@@ -86,7 +86,7 @@ def _weigh_again(draft: Draft, context: BuildContext) -> Draft:
     """
     entries = weigh_entries(draft.entries, context.scale, prefix=context.root)
     tokens = sum(entry.tokens for entry in entries)
-    return msgspec.structs.replace(draft, entries=entries, tokens=tokens, unchanged=0, unchanged_sent=0)
+    return msgspec.structs.replace(draft, entries=entries, tokens=tokens, unchanged=0)
 
 
 def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: BuildContext) -> Draft:
@@ -121,7 +121,7 @@ def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: B
 def _omit_unbound_thinking(draft: Draft, context: BuildContext) -> Draft:
     """Leave out thinking whose past has changed since it was sent."""
     mark = draft.ledger.mark
-    continues = mark is None or prefix_at(draft.entries, mark.sent, context.root) == mark.prefix
+    continues = mark is None or find_end_of(mark, draft.entries, context.root) is not None
     entries, lines = omit_changed_thinking(
         draft.entries, draft.ledger, binding=context.options.binding, root=context.root, continues=continues
     )

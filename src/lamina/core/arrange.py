@@ -1,8 +1,9 @@
 """The first two stages of a build: a log is repaired, and its entries are arranged.
 
-Both stages work on two pieces of the log (see `draft`). A few logs are drafted in one piece, because
-something in them changes what stands before it: a hoisted library, a summary that covers older segments, a
-promoted section of the system text, and repairs that merge messages or strip tags.
+An `Arranger` goes over the log once, from where the last build saved its place (see `draft`). A few logs are
+arranged from their beginning, because something in them changes what stands before it: a hoisted library, a
+summary that covers older segments, a promoted section of the system text, and repairs that merge messages or
+strip tags.
 
 Arranging decides places, never sizes: attachments stand beside their question (`turns`), and the system
 text first. In the default layout an attachment stays where it first appeared and becomes HISTORY with its
@@ -13,123 +14,335 @@ into LIBRARY.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
-from lamina.core.draft import (
-    Draft,
-    DraftCheckpoint,
-    LogFront,
-    NextFront,
-    Pieces,
-    RepairedLog,
-    RepairedPiece,
-    checkpoint_holds,
-    find_boundary,
-    find_open_turn,
-    omit_leaving,
-)
+from lamina.core.draft import Checkpoint, Draft, Saved, find_boundary, find_open_turn
 from lamina.core.entries import (
     begins_with,
-    count_sent,
+    count_same,
     find_attachments,
     find_last_sent,
     find_last_turn,
     find_position,
     find_prefix,
+    find_sent,
+    identify_attachment,
     omit,
 )
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import has_tag
 from lamina.core.layout import NO_FILTER, moves_sent_text, omit_covered, omit_filtered
-from lamina.core.ledger import Applied, apply_ledger, without_lines
+from lamina.core.ledger import SAME_TEXT_LATER, Applied, apply_ledger, without_lines
 from lamina.core.library import hoist_attachments
 from lamina.core.options import BuildContext, Options
-from lamina.core.references import ReferredLog, refer_to_earlier
+from lamina.core.references import ReferredLog, is_about_copies, lacks_later_copy, refer_to_earlier
 from lamina.core.reminders import find_valid_reminders, lay_reminders, list_reminders
-from lamina.core.repair import ScanMemory, repair
+from lamina.core.repair import Scan
 from lamina.core.scale import weigh_entries
 from lamina.core.system_text import list_sections, mark_replacing, promote_sections, put_system_first
 from lamina.core.turns import (
     OWN_TURN_ONLY,
-    TurnPosition,
     age_entries,
     find_leaving,
+    is_aside,
     order_turns,
     place_entries,
 )
-from lamina.core.values import Entry, Form, Ledger, Role, Segment, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Ledger, LedgerLine, Ref, Role, Segment, ToolCall, ToolResult
 from lamina.core.wording import Wording
 
 
-def repair_log(
-    log: tuple[Segment, ...], context: BuildContext, checkpoint: DraftCheckpoint | None = None
-) -> RepairedLog:
-    """The first stage: entries for a well-formed log. Only what comes after the checkpoint is repaired."""
-    empty_front = LogFront(stream=(), count=0, prefix=context.root, scan=ScanMemory())
-    front = empty_front
-    start = 0
-    if checkpoint is not None:
-        front = checkpoint.front
-        start = checkpoint.boundary
-    sections = front.sections + list_sections(log, start, len(log), context.kinds)
-    ledger = promote_sections(log, sections, context)
-    if _reaches_back(log[start:], ledger, context.options):
-        return _repair_pieces(log, ledger, context, front=empty_front, reaches_back=True)
-    return _repair_pieces(log, ledger, context, front=front, start=start, checkpoint=checkpoint)
+def arrange_log(
+    log: tuple[Segment, ...], context: BuildContext, checkpoint: Checkpoint | None = None
+) -> Draft:
+    """The draft of a log: each entry has its layer, turn, step and words, and the ledger is applied.
 
-
-def arrange_log(repaired: RepairedLog, context: BuildContext) -> Draft:
-    """The second stage: each entry has its layer, turn, step and words, and the ledger is applied.
-
-    If the new part of the log changes something before the checkpoint, the whole log is drafted anew.
+    Only what comes after the checkpoint is arranged. If it changes something before, the whole log is.
     """
-    pieces = _place_pieces(repaired, context)
-    if repaired.checkpoint is not None and not checkpoint_holds(repaired.checkpoint, pieces, context):
-        repaired = repair_log(repaired.log, context)
-        pieces = _place_pieces(repaired, context)
-    pieces = omit_leaving(pieces, context)
-    entries = _word_pieces(pieces, repaired, context)
-    placed = ReferredLog(entries=entries)
-    if context.options.layout.library == "hoisted":
-        with context.phase("library"):
-            placed = hoist_attachments(entries, pieces.after_second.turn, repaired.ledger, context)
-    applied = Applied(entries=placed.entries, ledger=without_lines(repaired.ledger, placed.ended))
-    if repaired.ledger.lines or repaired.ledger.folds:
-        applied = apply_ledger(
-            placed.entries, applied.ledger, wording=context.wording, with_folds=repaired.checkpoint is None
+    arranger = Arranger(log, context, checkpoint)
+    arranger.repair()
+    arranger.place()
+    if arranger.checkpoint is not None and not arranger.continues():
+        return arrange_log(log, context)
+    arranger.omit_leaving()
+    return arranger.finish(arranger.apply_ledger(arranger.word()))
+
+
+class Arranger:
+    """One pass over what comes after `front`, where the arranger of the last build stood.
+
+    `entries` are those of the new part of the log, and the first `split` of them stand before the place where
+    the next build may begin. `leaving` are the entries that stood in their own turn only, which is over now:
+    positions in the open entries of the front and the new ones. The first `unchanged` entries of the front
+    are as they were. `stream` are all entries, in their words; what is said of `copies` and `reminders` in a
+    `Saved` holds for it.
+    """
+
+    def __init__(
+        self, log: tuple[Segment, ...], context: BuildContext, checkpoint: Checkpoint | None
+    ) -> None:
+        self.log = log
+        self.context = context
+        self.checkpoint = checkpoint
+        self.front = Saved() if checkpoint is None else checkpoint.saved
+        start = self.front.boundary
+        sections = self.front.sections + list_sections(log, start, len(log), context.kinds)
+        self.ledger = promote_sections(log, sections, context)
+        self.reaches_back = _reaches_back(log[start:], self.ledger, context.options)
+        if self.reaches_back:
+            self.checkpoint = None
+            self.front = Saved()
+        self.boundary = 0 if self.reaches_back else find_boundary(log, start)
+        self.unchanged = self.front.count
+        self.lines: dict[Ref, LedgerLine] = {}
+        self.ended: frozenset[Ref] = frozenset()
+        self.reworded = False
+
+    def repair(self) -> None:
+        """Make entries of the new part of the log. Calls and results pair in it."""
+        options = self.context.options
+        memory = self.front.scan.copy()
+        scan = Scan(self.ledger, options.wording, options.repairs, memory, keep_users=options.keep_users)
+        scan.take_all(self.log[self.front.boundary : self.boundary])
+        self.split = len(scan.entries)
+        self.scan = memory.copy()
+        scan.take_all(self.log[self.boundary :], ends=True)
+        self.entries = scan.entries
+        self.repairs = scan.new_repairs
+
+    def place(self) -> None:
+        """Give the new entries their order, turns, steps and layers, and find what leaves with its turn.
+
+        The order comes first: a turn is counted by the entries as they are sent, not as they were logged.
+        """
+        kinds = self.context.kinds
+        layout = self.context.options.layout
+        entries = self.entries
+        if find_attachments(entries, kinds):
+            entries = order_turns(entries, self.ledger, layout, kinds)
+        if self.front.boundary == 0:
+            entries = put_system_first(entries, self.ledger.promoted, kinds)
+        first, self.position_at_split = place_entries(
+            entries[: self.split], kinds, position=self.front.position
         )
-    if repaired.ledger.reminders:
-        applied = _lay_reminders(applied, repaired, context)
-    applied = msgspec.structs.replace(applied, followed=applied.followed | placed.lines)
-    return _join_pieces(pieces, applied, repaired, context)
+        second, self.position = place_entries(entries[self.split :], kinds, position=self.position_at_split)
+        entries = first + second
+        if layout.include != NO_FILTER or layout.exclude != NO_FILTER:
+            entries = omit_filtered(entries, layout)
+        self.entries = entries
+        self.first_ref = entries[self.split].ref if second else None
+        self.open_entries = self.front.stream[self.front.open_at : self.front.count]
+        self.leaving = find_leaving(
+            [*self.open_entries, *entries], kinds, layout, bound=self.context.binds_thinking
+        )
 
+    # What comes after a front can change it in a few ways. Each is looked for in the new part alone.
 
-def _lay_reminders(applied: Applied, repaired: RepairedLog, context: BuildContext) -> Applied:
-    """The entries with the reminders that hold, each before its prompt.
+    def continues(self) -> bool:
+        """Whether the front is still what arranging the whole log would give."""
+        if self._takes_back() or self._returns_what_left():
+            return False
+        ledger = self.context.ledger
+        if ledger.lines and self._lacks_repeated_text():
+            return False
+        return not self._changes_full_copies(ledger)
 
-    Those of the front stand in it already. The sources of one that is new to the front are in the front.
-    Where a rewind or a promotion has brought a source back in full, its reminder ends as the digest did.
-    """
-    refs = {entry.ref for entry in applied.entries}
-    reminders = applied.ledger.reminders
-    if repaired.checkpoint is None:
-        valid = find_valid_reminders(reminders, refs)
-    else:
-        in_front = repaired.front.reminders
-        valid = tuple(each for each in reminders if each.key in in_front or each.before in refs)
-    in_full = {entry.ref for entry in applied.entries if entry.form is Form.FULL}
-    valid = tuple(each for each in valid if in_full.isdisjoint(each.sources))
-    ledger = applied.ledger
-    if len(valid) < len(reminders):
-        ledger = msgspec.structs.replace(ledger, reminders=valid)
-    entries = lay_reminders(applied.entries, valid, wording=context.wording)
-    return msgspec.structs.replace(applied, entries=entries, ledger=ledger)
+    def _takes_back(self) -> bool:
+        """Whether a turn or step was taken back, so that what was old at the checkpoint is not old any more.
 
+        A client that deletes its last messages makes an earlier question the prompt again.
+        """
+        # Thinking alone begins no step: what stands before it may be the last step again.
+        new_steps = [entry.step for entry in self.entries if not is_aside(entry)]
+        if max(new_steps, default=0) <= self.front.position.step:
+            return True
+        entries_before = () if self.checkpoint is None else self.checkpoint.entries
+        return find_last_turn(self.entries or self.front.entries) < find_last_turn(entries_before)
 
-def draft_log(log: tuple[Segment, ...], context: BuildContext) -> Draft:
-    """Both stages, for a whole log."""
-    return arrange_log(repair_log(log, context), context)
+    def _returns_what_left(self) -> bool:
+        """Whether an entry has left the front with its turn, and would stay now.
+
+        That happens if the client changed the rest of the turn. What a cut left out has a line, and stays
+        out.
+        """
+        if OWN_TURN_ONLY not in map(attrgetter("why"), self.open_entries):
+            return False
+        lines = self.context.ledger.lines
+        for at, entry in enumerate(self.open_entries):
+            has_left = entry.form is Form.OMITTED and entry.why == OWN_TURN_ONLY
+            if has_left and entry.ref not in lines and at not in self.leaving:
+                return True
+        return False
+
+    def _lacks_repeated_text(self) -> bool:
+        """Whether system text was left out because it stands again later, and the client has taken that away.
+
+        Then the older text must be sent again, and the front does not have it.
+        """
+        front_entries = self.front.entries
+        omitted_text = {entry.content for entry in front_entries if entry.why == SAME_TEXT_LATER}
+        if not omitted_text:
+            return False
+        # A copy that is sent within the front stands for the older ones, whatever comes after it.
+        omitted_text -= {entry.content for entry in find_sent(front_entries)}
+        omitted_text -= {entry.content for entry in self.entries if entry.role is Role.SYSTEM}
+        return bool(omitted_text)
+
+    def _changes_full_copies(self, ledger: Ledger) -> bool:
+        """Whether a copy in full is gone that something in the front refers to, or was lowered for.
+
+        The copy left with its turn, or the client took a later one away.
+        """
+        lines = {ref: line for ref, line in ledger.lines.items() if is_about_copies(line)}
+        if not lines:
+            return False
+        front_entries = self.front.entries
+        refs = {entry.ref for entry in (*front_entries, *self.entries)}
+        leaving = {entry.ref for at, entry in enumerate(self.open_entries) if at in self.leaving}
+        copies = {copy.identity for copy in self.front.copies.values() if copy.ref in leaving}
+        for entry in front_entries:
+            line = lines.get(entry.ref)
+            if line is None:
+                continue
+            if lacks_later_copy(line.why, refs) or identify_attachment(entry) in copies:
+                return True
+        return False
+
+    def omit_leaving(self) -> None:
+        """Leave out what stood in its own turn only, if that turn is over now.
+
+        The front is left as it is up to the first entry that leaves. Only its last turn is weighed again: the
+        turns before it keep their hashes.
+        """
+        if not self.leaving:
+            return
+        entries = [*self.open_entries, *self.entries]
+        for at in self.leaving:
+            entries[at] = _omit_with_turn(entries[at], self.context.ledger)
+        open_entries = entries[: len(self.open_entries)]
+        self.entries = entries[len(self.open_entries) :]
+        self.unchanged = self.front.open_at + count_same(self.open_entries, open_entries)
+        if self.unchanged == self.front.count:
+            return
+        before = list(self.front.stream[: self.front.open_at])
+        self.front = self.front.replace_entries(before + self._weigh(open_entries, before), self.context)
+
+    def word(self) -> list[Entry]:
+        """The new entries in the words of their kinds; covers are in their places."""
+        entries = omit_covered(self.entries, self.context.kinds)
+        entries = word_entries(entries, wording=self.context.wording)
+        entries = mark_replacing(entries, self.front, self.context)
+        if self.context.options.layout.drops_results:
+            entries = _omit_earlier_results(entries, self.position.turn)
+        if self.context.options.repairs.merge:
+            entries = _merge_neighbours(entries)
+        return entries
+
+    def apply_ledger(self, entries: list[Entry]) -> Applied:
+        """The new entries as the ledger wants them, with the reminders that hold."""
+        ledger = self.ledger
+        placed = ReferredLog(entries=entries)
+        if self.context.options.layout.library == "hoisted":
+            with self.context.phase("library"):
+                placed = hoist_attachments(entries, self.position.turn, ledger, self.context)
+        applied = Applied(entries=placed.entries, ledger=without_lines(ledger, placed.ended))
+        if ledger.lines or ledger.folds:
+            applied = apply_ledger(
+                placed.entries,
+                applied.ledger,
+                wording=self.context.wording,
+                with_folds=self.checkpoint is None,
+            )
+        if ledger.reminders:
+            applied = self._lay_reminders(applied)
+        return msgspec.structs.replace(applied, followed=applied.followed | placed.lines)
+
+    def _lay_reminders(self, applied: Applied) -> Applied:
+        """The entries with the reminders that hold, each before its prompt.
+
+        Those of the front stand in it already. The sources of one that is new to the front are in the front.
+        Where a rewind or a promotion has brought a source back in full, its reminder ends as the digest did.
+        """
+        refs = {entry.ref for entry in applied.entries}
+        reminders = applied.ledger.reminders
+        if self.checkpoint is None:
+            valid = find_valid_reminders(reminders, refs)
+        else:
+            in_front = self.front.reminders
+            valid = tuple(each for each in reminders if each.key in in_front or each.before in refs)
+        in_full = {entry.ref for entry in applied.entries if entry.form is Form.FULL}
+        valid = tuple(each for each in valid if in_full.isdisjoint(each.sources))
+        ledger = applied.ledger
+        if len(valid) < len(reminders):
+            ledger = msgspec.structs.replace(ledger, reminders=valid)
+        entries = lay_reminders(applied.entries, valid, wording=self.context.wording)
+        return msgspec.structs.replace(applied, entries=entries, ledger=ledger)
+
+    def finish(self, applied: Applied) -> Draft:
+        """The front and the new entries as one draft.
+
+        Where the arranger stands before the second part of them is where the next build may begin: that part
+        is still open, and may go on.
+        """
+        split = 0
+        if not self.reaches_back:
+            split = find_position(applied.entries, self.first_ref)
+        self.stream = list(self.front.stream[: self.front.count])
+        self.copies = dict(self.front.copies)
+        self._add(applied.entries[:split])
+        saved = self._save(self.front.reminders + list_reminders(applied.entries[:split]))
+        self._add(applied.entries[split:])
+        # As long as the last turn of the front goes on, nothing in it becomes history.
+        if self.position.turn > self.front.position.turn:
+            open_at = self.front.open_at
+            self.stream[open_at:] = age_entries(self.stream[open_at:], self.position.turn)
+        return Draft(
+            log=self.log,
+            entries=self.stream,
+            tokens=sum(map(attrgetter("tokens"), self.stream)),
+            ledger=without_lines(applied.ledger, self.ended),
+            lines=applied.reworded | applied.followed | self.lines,
+            folds=applied.ledger.folds,
+            repairs=self.repairs,
+            reminders=applied.ledger.reminders,
+            reworded=bool(applied.reworded) or self.reworded,
+            unchanged=self.unchanged,
+            next_front=None if self.reaches_back else saved,
+        )
+
+    def _add(self, entries: list[Entry]) -> None:
+        """Add entries to the stream; those of content that stands in full above refer to it."""
+        if find_attachments(entries, self.context.kinds):
+            referred = refer_to_earlier(entries, self.ledger, self.copies, self.context)
+            entries = referred.entries
+            self.lines |= referred.lines
+            self.ended |= referred.ended
+            self.reworded |= referred.reworded
+        self.stream += self._weigh(entries, self.stream)
+
+    def _weigh(self, entries: list[Entry], before: list[Entry]) -> list[Entry]:
+        prefix = find_prefix(before, self.context.root)
+        return weigh_entries(entries, self.context.scale, prefix=prefix, last_sent=find_last_sent(before))
+
+    def _save(self, reminders: tuple[str, ...]) -> Saved:
+        new_sections = list_sections(self.log, self.front.boundary, self.boundary, self.context.kinds)
+        open_at = self.front.open_at
+        if max(self.position_at_split.turn, 0) > self.front.position.turn:
+            open_at = find_open_turn(self.stream, self.position_at_split)
+        return Saved(
+            stream=self.stream,
+            count=len(self.stream),
+            boundary=self.boundary,
+            scan=self.scan,
+            position=self.position_at_split,
+            open_at=open_at,
+            copies=dict(self.copies),
+            reminders=reminders,
+            sections=self.front.sections + new_sections,
+            first_ref=self.first_ref,
+        )
 
 
 def _reaches_back(log: Sequence[Segment], ledger: Ledger, options: Options) -> bool:
@@ -144,111 +357,19 @@ def _reaches_back(log: Sequence[Segment], ledger: Ledger, options: Options) -> b
     return any(segment.covers for segment in log)
 
 
-def _repair_pieces(
-    log: tuple[Segment, ...],
-    ledger: Ledger,
-    context: BuildContext,
-    *,
-    front: LogFront,
-    start: int = 0,
-    checkpoint: DraftCheckpoint | None = None,
-    reaches_back: bool = False,
-) -> RepairedLog:
-    """Repair the log after its front in two pieces. A log that reaches back is one piece, the second."""
-    boundary = start
-    if not reaches_back:
-        boundary = find_boundary(log, start)
-    first = _repair_piece(log[start:boundary], ledger, front.scan, context, ends=False)
-    second = _repair_piece(log[boundary:], ledger, first.scan, context, ends=True)
-    return RepairedLog(
-        log=log,
-        ledger=ledger,
-        front=front,
-        checkpoint=checkpoint,
-        start=start,
-        boundary=boundary,
-        first=first,
-        second=second,
-        reaches_back=reaches_back,
-    )
+def _omit_with_turn(entry: Entry, ledger: Ledger) -> Entry:
+    """The entry, omitted with its turn. If a cut omitted it, the reason in the ledger stays.
 
-
-def _repair_piece(
-    log: Sequence[Segment], ledger: Ledger, scan: ScanMemory, context: BuildContext, *, ends: bool
-) -> RepairedPiece:
-    """Repair one piece. `scan` remembers the log before it and is not changed."""
-    memory = scan.copy()
-    entries, repairs = repair(
-        log,
-        ledger,
-        wording=context.wording,
-        repairs=context.options.repairs,
-        memory=memory,
-        ends=ends,
-        keep_users=context.options.keep_users,
-    )
-    return RepairedPiece(entries=entries, repairs=repairs, scan=memory)
-
-
-def _place_pieces(repaired: RepairedLog, context: BuildContext) -> Pieces:
-    """Give the entries of both pieces their places, and find what leaves with its turn."""
-    front = repaired.front
-    first, after_first = _place_piece(
-        repaired.first.entries, front.position, repaired.ledger, context, leads=repaired.start == 0
-    )
-    second, after_second = _place_piece(
-        repaired.second.entries, after_first, repaired.ledger, context, leads=repaired.boundary == 0
-    )
-    leaving = find_leaving(
-        [*front.open_entries, *first, *second],
-        context.kinds,
-        context.options.layout,
-        bound=context.binds_thinking,
-    )
-    return Pieces(
-        front=front,
-        first=first,
-        second=second,
-        after_first=after_first,
-        after_second=after_second,
-        leaving=leaving,
-        unchanged=front.count,
-        unchanged_sent=front.sent,
-    )
-
-
-def _place_piece(
-    entries: list[Entry], position: TurnPosition, ledger: Ledger, context: BuildContext, *, leads: bool
-) -> tuple[list[Entry], TurnPosition]:
-    """One piece in its order, with turns, steps and layers. `leads`: it has the system text of the log.
-
-    The order comes first: a turn is counted by the entries as they are sent, not as they were logged.
+    So the same entry is explained in the same way by every build. A line about another copy gives no reason:
+    the client may have taken that copy away, and a build without a memo has not looked for copies yet.
     """
-    layout = context.options.layout
-    if find_attachments(entries, context.kinds):
-        entries = order_turns(entries, ledger, layout, context.kinds)
-    if leads:
-        entries = put_system_first(entries, ledger.promoted, context.kinds)
-    entries, position = place_entries(entries, context.kinds, position=position)
-    if layout.include != NO_FILTER or layout.exclude != NO_FILTER:
-        entries = omit_filtered(entries, layout)
-    return entries, position
-
-
-def _word_pieces(pieces: Pieces, repaired: RepairedLog, context: BuildContext) -> list[Entry]:
-    """The entries of both pieces in the words of their kinds; covers are in their places."""
-    entries = pieces.first + pieces.second
-    if not repaired.reaches_back:
-        entries = word_entries(entries, wording=context.wording)
-        return mark_replacing(entries, pieces.front, context)
-    entries = omit_covered(entries, context.kinds)
-    entries = word_entries(entries, wording=context.wording)
-    entries = mark_replacing(entries, pieces.front, context)
-    if context.options.layout.drops_results:
-        entries = _omit_earlier_results(entries, pieces.after_second.turn)
-    if context.options.repairs.merge:
-        entries = _merge_neighbours(entries)
-    return entries
+    line = ledger.lines.get(entry.ref)
+    if line is not None and is_about_copies(line):
+        return omit(entry, OWN_TURN_ONLY)
+    is_omitted_by_cut = line is not None and line.form is Form.OMITTED
+    if entry.form is Form.OMITTED or is_omitted_by_cut:
+        return entry
+    return omit(entry, OWN_TURN_ONLY)
 
 
 def _omit_earlier_results(entries: Iterable[Entry], turn: int) -> list[Entry]:
@@ -286,98 +407,6 @@ def _merge_neighbours(entries: Iterable[Entry]) -> list[Entry]:
         last_role = entry.role
         was_omitted = False
     return result
-
-
-def _join_pieces(pieces: Pieces, applied: Applied, repaired: RepairedLog, context: BuildContext) -> Draft:
-    """The front and both pieces as one draft.
-
-    The front grows by the first piece and then by the second. What it is after the first piece is where the
-    next build may begin: the second piece is still open, and may go on.
-    """
-    first_ref = pieces.second[0].ref if pieces.second else None
-    second_at = 0
-    if not repaired.reaches_back:
-        second_at = find_position(applied.entries, first_ref)
-    new_sections = list_sections(repaired.log, repaired.start, repaired.boundary, context.kinds)
-    entries = list(pieces.front.stream)
-    del entries[pieces.front.count :]
-    after_first, in_first = _extend_front(
-        msgspec.structs.replace(
-            pieces.front,
-            scan=repaired.first.scan,
-            position=pieces.after_first,
-            sections=pieces.front.sections + new_sections,
-        ),
-        entries,
-        applied.entries[:second_at],
-        repaired.ledger,
-        context,
-    )
-    after_second, in_second = _extend_front(
-        msgspec.structs.replace(after_first, scan=repaired.second.scan, position=pieces.after_second),
-        entries,
-        applied.entries[second_at:],
-        repaired.ledger,
-        context,
-    )
-    same = pieces.unchanged
-    # As long as the last turn of the front goes on, nothing in it becomes history.
-    if pieces.after_second.turn > pieces.front.position.turn:
-        open_at = pieces.front.open_at
-        entries[open_at:] = age_entries(entries[open_at:], pieces.after_second.turn)
-        same = min(same, open_at)
-    next_front = NextFront(
-        front=after_first, boundary=repaired.boundary, first_ref=first_ref, continues=pieces.unchanged > 0
-    )
-    return Draft(
-        log=repaired.log,
-        entries=entries,
-        tokens=after_second.tokens,
-        ledger=without_lines(applied.ledger, in_first.ended | in_second.ended),
-        lines=applied.reworded | applied.followed | in_first.lines | in_second.lines,
-        folds=applied.ledger.folds,
-        repairs=repaired.first.repairs | repaired.second.repairs,
-        reminders=applied.ledger.reminders,
-        reworded=bool(applied.reworded) or in_first.reworded or in_second.reworded,
-        unchanged=pieces.unchanged,
-        unchanged_sent=pieces.unchanged_sent,
-        same=same,
-        next_front=None if repaired.reaches_back else next_front,
-    )
-
-
-def _extend_front(
-    front: LogFront, stream: list[Entry], entries: list[Entry], ledger: Ledger, context: BuildContext
-) -> tuple[LogFront, ReferredLog]:
-    """The front with these entries after it, and which of them are references now.
-
-    They are added to the stream, which has those of the front.
-    """
-    copies = dict(front.copies)
-    referred = ReferredLog(entries=entries)
-    if find_attachments(entries, context.kinds):
-        referred = refer_to_earlier(entries, ledger, copies, context)
-    last_sent = find_last_sent(stream)
-    weighed = weigh_entries(referred.entries, context.scale, prefix=front.prefix, last_sent=last_sent)
-    open_at = find_open_turn(weighed, front.position.turn)
-    # If all of these entries are of the last turn, it may have begun before them.
-    if open_at > 0 or find_last_turn(stream) != max(front.position.turn, 0):
-        open_at += front.count
-    else:
-        open_at = front.open_at
-    stream += weighed
-    extended = msgspec.structs.replace(
-        front,
-        stream=stream,
-        count=len(stream),
-        open_at=open_at,
-        prefix=find_prefix(weighed, front.prefix),
-        copies=copies,
-        reminders=front.reminders + list_reminders(entries),
-        tokens=front.tokens + sum(entry.tokens for entry in weighed),
-        sent=front.sent + count_sent(weighed),
-    )
-    return extended, referred
 
 
 # The words of their kind.

@@ -18,7 +18,7 @@ import msgspec
 
 from lamina.core import cut_target
 from lamina.core.admit import admit
-from lamina.core.arrange import arrange_log, draft_log, repair_log
+from lamina.core.arrange import arrange_log
 from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
@@ -72,8 +72,7 @@ def build(
     )
 
     checkpoint = memo.checkpoint_for(log, context)
-    repaired = repair_log(log, context, checkpoint)
-    draft = arrange_log(repaired, context)
+    draft = arrange_log(log, context, checkpoint)
     limits = None
     if budget is not None:
         draft = _hold_whole(draft, budget, context)
@@ -93,7 +92,7 @@ def build(
         draft = remind(draft, limits.room, context)
     envelope = seal(draft, context, limits=limits, change=change)
 
-    memo.keep(draft, envelope, context, checkpoint)
+    memo.keep(draft, envelope, context)
     return envelope
 
 
@@ -108,7 +107,7 @@ def mark_log(
     context = _make_context(
         log, head=head, ledger=EMPTY_LEDGER, counter=counter, options=options, memo=memo, idle=0
     )
-    return mark_unlowered(draft_log(log, context), context)
+    return mark_unlowered(arrange_log(log, context), context)
 
 
 def plan_cut(
@@ -128,7 +127,7 @@ def plan_cut(
     context = _make_context(
         log, head=head, ledger=load_ledger(ledger), counter=counter, options=options, memo=BuildMemo(), idle=0
     )
-    draft = _hold_whole(draft_log(log, context), budget, context)
+    draft = _hold_whole(arrange_log(log, context), budget, context)
     limits = _find_limits(budget, draft, context)
     draft = admit(draft, limits, context)
     if find_change(draft, context):

@@ -250,7 +250,6 @@ def finish_cut(progress: CutProgress, reason: str) -> Draft:
         cut=cut,
         standing_tokens=None,
         unchanged=0,
-        unchanged_sent=0,
     )
 
 

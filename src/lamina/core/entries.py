@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress, count
-from operator import is_not
+from itertools import compress, count, repeat
+from operator import attrgetter, is_not
 from types import UnionType
 from typing import Any, NamedTuple
 
@@ -116,7 +116,7 @@ def is_kept(entry: Entry) -> bool:
 
 def count_sent(entries: Iterable[Entry]) -> int:
     """How many of the entries are sent."""
-    return sum(entry.form is not Form.OMITTED for entry in entries)
+    return sum(map(is_not, map(attrgetter("form"), entries), repeat(Form.OMITTED)))
 
 
 def find_last_sent(entries: Sequence[Entry]) -> Entry | None:

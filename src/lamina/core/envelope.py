@@ -214,7 +214,7 @@ def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, context: Bui
         promoted=previous.promoted + draft.promoted,
         cuts=cuts,
         bound=bound,
-        mark=_mark_sent(draft, envelope, context),
+        mark=_mark_sent(envelope, context),
     )
 
 
@@ -242,13 +242,12 @@ def _join_dicts(before: dict[Ref, _Value], new: dict[Ref, _Value]) -> dict[Ref, 
     return before | new
 
 
-def _mark_sent(draft: Draft, envelope: Envelope, context: BuildContext) -> SentMark:
+def _mark_sent(envelope: Envelope, context: BuildContext) -> SentMark:
     """The request as hashes, for the next build to compare with. They do not include its tail.
 
     The tail is gone in the next request.
     """
-    new_entries = envelope.entries[draft.unchanged :]
-    sent = draft.unchanged_sent + count_sent(new_entries) - envelope.tail
+    sent = count_sent(envelope.entries) - envelope.tail
     prefix = envelope.prefix
     if envelope.tail:
         prefix = find_prefix(envelope.lasting, envelope.root)

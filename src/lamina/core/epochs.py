@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lamina.core.arrange import draft_log
+from lamina.core.arrange import arrange_log
 from lamina.core.draft import Draft
 from lamina.core.entries import count_sent, find_last_turn
 from lamina.core.layout import moves_sent_text
@@ -78,10 +78,7 @@ def _find_message_change(draft: Draft, last: SentMark, context: BuildContext) ->
 
 def _continues(draft: Draft, last: SentMark, context: BuildContext) -> bool:
     """Whether the last request is a prefix of this one."""
-    prefix = prefix_at(
-        draft.entries, last.sent, context.root, start=draft.unchanged, before=draft.unchanged_sent
-    )
-    return prefix == last.prefix
+    return find_end_of(last, draft.entries, context.root) is not None
 
 
 def _find_system_change(draft: Draft, context: BuildContext) -> str:
@@ -121,8 +118,8 @@ def _has_only_new_summaries(log: Sequence[Segment], last: SentMark, context: Bui
     older_log = list(log)
     for at in reversed(summaries[-NEW_SUMMARIES:]):
         del older_log[at]
-        entries = draft_log(tuple(older_log), context).entries
-        if prefix_at(entries, last.sent, context.root) == last.prefix:
+        entries = arrange_log(tuple(older_log), context).entries
+        if find_end_of(last, entries, context.root) is not None:
             return True
     return False
 
@@ -130,57 +127,27 @@ def _has_only_new_summaries(log: Sequence[Segment], last: SentMark, context: Bui
 # The last request, as hashes.
 
 
-def prefix_at(
-    entries: Sequence[Entry], sent: int, root: Digest, *, start: int = 0, before: int = 0
-) -> Digest | None:
-    """The hash after the first `sent` entries that are sent; None if there are fewer.
+def find_end_of(mark: SentMark, entries: Sequence[Entry], root: Digest) -> int | None:
+    """The position behind what was sent last; None if these entries do not continue it.
 
-    A caller who knows that `before` of the entries up to `start` are sent saves the search among these.
+    The hash is a chain, so an equal one stands behind equal entries. A growing log is searched in its new
+    part alone.
     """
-    end = find_end_of(entries, sent, start=start, before=before)
-    if end is None:
-        return None
-    if end == 0:
-        return root
-    return entries[end - 1].prefix
+    if mark.prefix == root:
+        return 0
+    for at in range(len(entries) - 1, -1, -1):
+        if entries[at].prefix == mark.prefix and entries[at].form is not Form.OMITTED:
+            return at + 1
+    return None
 
 
 def find_first_new(draft: Draft, context: BuildContext) -> int:
-    """The position from which entries are new since the last request; 0 if this one does not continue it.
-
-    The front of the draft, which is as the last build left it, is not searched again: a growing log costs
-    only its new part.
-    """
+    """The position from which entries are new since the last request; 0 if this one does not continue it."""
     mark = draft.ledger.mark
     if mark is None:
         return 0
-    start = draft.unchanged
-    before = draft.unchanged_sent
-    if prefix_at(draft.entries, mark.sent, context.root, start=start, before=before) != mark.prefix:
-        return 0
-    end = find_end_of(draft.entries, mark.sent, start=start, before=before)
-    return max(end or 0, start)
-
-
-def find_end_of(entries: Sequence[Entry], sent: int, *, start: int = 0, before: int = 0) -> int | None:
-    """The position behind the first `sent` entries that are sent; None if there are fewer.
-
-    `start` and `before` are as for `prefix_at`.
-    """
-    if sent == 0:
-        return 0
-    if sent <= before:
-        # The end lies among the entries that the caller has counted already.
-        start = 0
-        before = 0
-    left = sent - before
-    for at in range(start, len(entries)):
-        if entries[at].form is Form.OMITTED:
-            continue
-        left -= 1
-        if left == 0:
-            return at + 1
-    return None
+    end = find_end_of(mark, draft.entries, context.root)
+    return 0 if end is None else max(end, draft.unchanged)
 
 
 def layers_end(entries: Sequence[Entry], root: Digest, layer: Layer) -> Digest:

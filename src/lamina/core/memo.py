@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import compress
 from operator import is_not
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from lamina.core import cut_target
-from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, may_split_at, replace_entries
-from lamina.core.entries import count_same, find_last_turn, find_position, is_message
+from lamina.core.draft import Checkpoint, Draft, Saved, may_split_at
+from lamina.core.entries import count_same, find_position, is_message
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import is_same_json
 from lamina.core.kinds import Kinds
-from lamina.core.options import BuildContext
+from lamina.core.options import BuildContext, Options
 from lamina.core.passages import PassageIndex
 from lamina.core.run_text import NO_USES, Reader
 from lamina.core.tokens import Counter
@@ -29,7 +29,6 @@ from lamina.core.values import Digest, Entry, Ref, Segment
 class BuildMemo:
     """What the last build of a conversation leaves for the next one: token counts, and a checkpoint.
 
-    `grown_log` says how the log that is built next continues the last one, if whoever read it knows.
     `settled` is what its dialect did with the last envelope.
 
     Pass the same memo to each build of one conversation. It holds only what could be computed again: losing
@@ -39,10 +38,8 @@ class BuildMemo:
     """
 
     def __init__(self) -> None:
-        self.checkpoint: DraftCheckpoint | None = None
+        self.checkpoint: Checkpoint | None = None
         self.settled: Any = None
-        self.grown_log = GrownLog()
-        self._grown = _Grown()
         self._counts: dict[Counter, dict[Digest, int]] = {}
         self._reader: Reader | None = None
         self._passages: PassageIndex | None = None
@@ -74,87 +71,43 @@ class BuildMemo:
             self._passages = passages
         return passages
 
-    def checkpoint_for(self, log: tuple[Segment, ...], context: BuildContext) -> DraftCheckpoint | None:
+    def checkpoint_for(self, log: tuple[Segment, ...], context: BuildContext) -> Checkpoint | None:
         """The checkpoint, if this log continues its log and nothing else that it depends on has changed.
 
         Comparing the ledger is cheap, if it is the one that the last build returned.
         """
         checkpoint = self.checkpoint
-        if checkpoint is None:
+        if checkpoint is None or checkpoint.basis != _basis_of(context):
             return None
         # Entries weigh what the counter says. A calibration, which moves with each report, scales sums only.
-        ledger = msgspec.structs.replace(checkpoint.ledger, calibration=context.ledger.calibration)
-        depended_on = (ledger, checkpoint.root, checkpoint.counter, checkpoint.options)
-        if depended_on != (context.ledger, context.root, context.scale.counter, context.options):
+        if context.ledger != msgspec.structs.replace(
+            checkpoint.ledger, calibration=context.ledger.calibration
+        ):
             return None
-        if not may_split_at(log, checkpoint.boundary) or not self._continues(log, checkpoint):
+        end = checkpoint.saved.boundary
+        if not may_split_at(log, end) or not _are_same(log[:end], checkpoint.log[:end]):
             return None
         return checkpoint
 
-    def _continues(self, log: tuple[Segment, ...], checkpoint: DraftCheckpoint) -> bool:
-        """Whether a log begins with that of the checkpoint. What is known to be the same is not compared."""
-        end = checkpoint.boundary
-        grown = self.grown_log
-        if grown.log is not log or grown.before is not checkpoint.log:
-            return _are_same(log[:end], checkpoint.log[:end])
-        if not _are_same(log[: grown.first], checkpoint.log[: grown.first]):
-            return False
-        return _are_same(log[grown.end : end], checkpoint.log[grown.end : end])
-
-    def count_same(self, old_entries: Sequence[Entry], entries: Sequence[Entry]) -> int:
-        """How many entries are the same objects as old ones, from the first on.
-
-        Of the last two envelopes it is known of most. Others are compared one by one.
-        """
-        start = 0
-        grown = self._grown
-        if old_entries is grown.before and entries is grown.entries:
-            start = grown.same
-        return start + count_same(old_entries[start:], entries[start:])
-
-    def keep(
-        self, draft: Draft, envelope: Envelope, context: BuildContext, checkpoint: DraftCheckpoint | None
-    ) -> None:
-        """Remember a build that began from this checkpoint. The next one can begin from its front."""
-        before: tuple[Entry, ...] = ()
-        if checkpoint is not None:
-            before = checkpoint.entries
-        self._grown = _Grown(before, envelope.entries, min(draft.same, draft.unchanged))
+    def keep(self, draft: Draft, envelope: Envelope, context: BuildContext) -> None:
+        """Remember a build. The next one can begin where its arranger stood."""
         self.checkpoint = _make_checkpoint(draft, envelope, context)
 
 
 class OneRequestMemo(BuildMemo):
     """What the builds of one request share. No other begins from them, so nothing of them is kept."""
 
-    def keep(
-        self, draft: Draft, envelope: Envelope, context: BuildContext, checkpoint: DraftCheckpoint | None
-    ) -> None:
+    def keep(self, draft: Draft, envelope: Envelope, context: BuildContext) -> None:
         pass
 
 
-def count_standing(draft: Draft, checkpoint: DraftCheckpoint | None) -> int:
+def count_standing(draft: Draft, checkpoint: Checkpoint | None) -> int:
     """The tokens of a draft that no cut lowers. Only what is new since the checkpoint is counted."""
     if checkpoint is None or checkpoint.standing_tokens is None:
         return cut_target.count_standing(draft.entries)
-    gone = cut_target.count_standing(checkpoint.entries[draft.same :])
-    return checkpoint.standing_tokens - gone + cut_target.count_standing(draft.entries[draft.same :])
-
-
-class GrownLog(NamedTuple):
-    """A log that continues the one `before`: from the `first` to the `end` it has the very same objects."""
-
-    log: tuple[Segment, ...] = ()
-    before: tuple[Segment, ...] = ()
-    first: int = 0
-    end: int = 0
-
-
-class _Grown(NamedTuple):
-    """The entries of an envelope. The first `same` are the very objects of the one `before`."""
-
-    before: tuple[Entry, ...] = ()
-    entries: tuple[Entry, ...] = ()
-    same: int = 0
+    same = count_same(checkpoint.entries, draft.entries)
+    gone = cut_target.count_standing(checkpoint.entries[same:])
+    return checkpoint.standing_tokens - gone + cut_target.count_standing(draft.entries[same:])
 
 
 def _are_same(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> bool:
@@ -167,54 +120,51 @@ def _are_same(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> boo
     return all(one == other and is_same_json(one, other) for one, other in other_objects)
 
 
-def _make_checkpoint(draft: Draft, envelope: Envelope, context: BuildContext) -> DraftCheckpoint | None:
+def _basis_of(context: BuildContext) -> tuple[Options, Counter, Digest]:
+    return (context.options, context.scale.counter, context.root)
+
+
+def _make_checkpoint(draft: Draft, envelope: Envelope, context: BuildContext) -> Checkpoint | None:
     """Where the next build may begin; None if it must start from the beginning of its log.
 
-    A log that reaches back leaves no front.
+    A log that reaches back leaves no place to begin from.
     """
-    next_front = draft.next_front
-    if next_front is None:
+    saved = _save_as_sealed(draft, envelope, context)
+    if saved is None:
         return None
-    front = _front_as_sealed(next_front, draft, envelope, context)
-    if front is None:
-        return None
-    return DraftCheckpoint(
+    return Checkpoint(
+        saved=saved,
         log=draft.log,
-        boundary=next_front.boundary,
-        ledger=envelope.ledger,
-        last_turn=find_last_turn(envelope.entries),
-        options=context.options,
-        counter=context.scale.counter,
-        root=context.root,
-        front=front,
         entries=envelope.entries,
+        ledger=envelope.ledger,
+        basis=_basis_of(context),
         standing_tokens=draft.standing_tokens,
     )
 
 
-def _front_as_sealed(
-    next_front: NextFront, draft: Draft, envelope: Envelope, context: BuildContext
-) -> LogFront | None:
-    """The front as the build sealed it; None if no build can begin from it.
+def _save_as_sealed(draft: Draft, envelope: Envelope, context: BuildContext) -> Saved | None:
+    """Where the arranger stood, with the entries that the build sealed; None if no build can begin there.
 
     If no form has changed, the sealed entries take the place of the drafted ones. After a cut they are other
-    entries, and what the front knows of them is found again.
+    entries, and what is known of them is found again.
     """
-    front = next_front.front
+    saved = draft.next_front
+    if saved is None:
+        return None
     ledger = envelope.ledger
     has_same_forms = draft.ledger.lines is ledger.lines and draft.ledger.folds == ledger.folds
     has_same_reminders = set(draft.ledger.reminders).issubset(ledger.reminders)
-    if has_same_forms and has_same_reminders and next_front.continues:
-        return msgspec.structs.replace(front, stream=envelope.entries)
-    end = find_position(envelope.entries, next_front.first_ref)
-    sealed = list(envelope.entries[:end])
+    if has_same_forms and has_same_reminders and draft.unchanged:
+        return msgspec.structs.replace(saved, stream=envelope.entries)
+    end = find_position(envelope.entries, saved.first_ref)
+    sealed = envelope.entries[:end]
     if ledger.folds:
-        # A digest stands in the front. No build can begin there if it also stands for what comes after.
+        # A digest stands there. No build can begin behind it if it also stands for what comes after.
         refs_after = frozenset(entry.ref for entry in envelope.entries[end:])
         covers_more = any(not refs_after.isdisjoint(fold.covers) for fold in ledger.folds)
         if covers_more or _ends_in_digest(sealed):
             return None
-    return replace_entries(front, sealed, context)
+    return saved.replace_entries(sealed, context)
 
 
 def _ends_in_digest(entries: Sequence[Entry]) -> bool:

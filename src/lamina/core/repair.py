@@ -91,32 +91,6 @@ class ScanMemory(msgspec.Struct):
         return ScanMemory(names=self.names.copy(), settled_ids=settled_ids, ids=ids, side=self.side)
 
 
-def repair(
-    log: Iterable[Segment],
-    ledger: Ledger,
-    *,
-    wording: Wording,
-    repairs: Repairs = AS_IS,
-    memory: ScanMemory | None = None,
-    ends: bool = True,
-    keep_users: bool = False,
-) -> tuple[list[Entry], dict[Ref, str]]:
-    """Entries for a log, all in full or omitted with a reason, and the repairs that are new to the ledger.
-
-    `memory` is brought up to date. `ends`: the request ends with this log; otherwise more of it follows.
-    With `keep_users`, the entries of the user's messages are pinned.
-    """
-    if memory is None:
-        memory = ScanMemory()
-    scan = _Scan(ledger, wording, repairs, memory, keep_users=keep_users)
-    for segment in log:
-        scan.take(segment)
-    if ends:
-        scan.note_end()
-    scan.close()
-    return scan.entries, scan.new_repairs
-
-
 def find_side(role: Role) -> str:
     """Whose message it is on the wire: results stand on the user's side.
 
@@ -127,8 +101,12 @@ def find_side(role: Role) -> str:
     return role.value
 
 
-class _Scan:
-    """One pass over the log.
+class Scan:
+    """One pass over a log.
+
+    `entries` are all in full or omitted with a reason, and `new_repairs` are new to the ledger. `memory`
+    says what to remember of the log before, and is brought up to date. With `keep_users`, the entries of the
+    user's messages are pinned.
 
     `waiting` has the position of each call that may still get a result, with the position of that result
     once it came. `calls` tells which of them the next result answers. `deferred` are entries that may not
@@ -138,7 +116,13 @@ class _Scan:
     """
 
     def __init__(
-        self, ledger: Ledger, wording: Wording, repairs: Repairs, memory: ScanMemory, *, keep_users: bool
+        self,
+        ledger: Ledger,
+        wording: Wording,
+        repairs: Repairs,
+        memory: ScanMemory,
+        *,
+        keep_users: bool = False,
     ) -> None:
         self.keep_users = keep_users
         self.ledger = ledger
@@ -153,6 +137,14 @@ class _Scan:
         self.after_deferred = False
         self.last_segment: Segment | None = None
         self.id_pattern = re.compile(repairs.id_pattern) if repairs.id_pattern else None
+
+    def take_all(self, log: Iterable[Segment], *, ends: bool = False) -> None:
+        """Add a piece of the log, and answer what it leaves open. `ends`: the request ends with it."""
+        for segment in log:
+            self.take(segment)
+        if ends:
+            self.note_end()
+        self.close()
 
     def take(self, segment: Segment) -> None:
         """Add the next segment of the log.

@@ -8,7 +8,7 @@ from itertools import islice
 
 import msgspec
 
-from lamina.core.draft import Draft, LogFront
+from lamina.core.draft import Draft, Saved
 from lamina.core.entries import is_empty, omit, omit_by_ref
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_section, kind_of
@@ -97,7 +97,6 @@ def promote_later_sections(draft: Draft, context: BuildContext) -> Draft:
         ledger=msgspec.structs.replace(draft.ledger, promoted=promoted),
         standing_tokens=None,
         unchanged=0,
-        unchanged_sent=0,
         next_front=None,
     )
 
@@ -112,7 +111,7 @@ _BEGINNING = 60
 """Characters of the older text that these lines quote."""
 
 
-def mark_replacing(entries: list[Entry], front: LogFront, context: BuildContext) -> list[Entry]:
+def mark_replacing(entries: list[Entry], front: Saved, context: BuildContext) -> list[Entry]:
     """The entries, in which a section that came later says which older text it replaces or takes back.
 
     Both are sent until a cut puts the newer one into the place of the older.

@@ -26,7 +26,6 @@ import msgspec
 from lamina.caches.stream import StreamBlock
 from lamina.core.entries import EntryTally
 from lamina.core.hashing import SETTLED_AT, is_same_json
-from lamina.core.memo import GrownLog
 from lamina.core.tokens import Counter
 from lamina.core.values import Segment
 from lamina.errors import BadInput
@@ -153,13 +152,11 @@ class ParseMemo:
     where nobody changes a message in place: then the same object is the same message. Whoever compares
     messages by Python's equality may do so as long as `keeps_equality`: no message that was remembered is
     another one now that Python takes for the same. Whoever has forgotten such messages sets it again: a
-    request may be parsed more than once before. `grown_log` says which segments of the last log are the very
-    objects of the one before.
+    request may be parsed more than once before.
     """
 
     def __init__(self, *, copies: bool = True) -> None:
         self.past = ParsedPast()
-        self.grown_log = GrownLog()
         self.basis: Any = None
         self.keeps_equality = True
         self._copies = copies
@@ -203,9 +200,6 @@ class ParseMemo:
         """
         # Tuples are joined at once. Unpacking them would make a list of all segments first.
         log = tuple(lead) + unchanged.log[unchanged.lead_count :] + tuple(chain.from_iterable(groups))
-        self.grown_log = GrownLog()
-        if len(lead) == unchanged.lead_count:
-            self.grown_log = GrownLog(log, self.past.log, first=len(lead), end=len(unchanged.log))
         past = ParsedPast(
             sources=unchanged.sources.add(messages),
             groups=unchanged.groups.add(groups),

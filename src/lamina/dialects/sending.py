@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking
+from lamina.core.entries import count_same
 from lamina.core.envelope import Envelope
 from lamina.core.memo import BuildMemo
 from lamina.core.values import Cut, Entry, Form, Layer, Ref, RequestHead, Role, SentMark
@@ -116,7 +117,7 @@ def _find_new_repairs(envelope: Envelope, dialect: Dialect, memo: BuildMemo) -> 
     settled: _SettledRequest | None = memo.settled
     start = 0
     if settled is not None and settled.is_continued_by(envelope, dialect):
-        start = memo.count_same(settled.entries, envelope.entries)
+        start = count_same(settled.entries, envelope.entries)
     repairs = dialect.wire.lasting(envelope, start)
     new_repairs = {ref: repair for ref, repair in repairs.items() if old_repairs.get(ref) != repair}
     memo.settled = _SettledRequest(dialect, envelope.head, envelope.entries, old_repairs | new_repairs)

@@ -24,6 +24,7 @@ import msgspec
 from lamina.caches import rates
 from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.cut_target import find_trigger
+from lamina.core.entries import count_same
 from lamina.core.envelope import Envelope
 from lamina.core.ledger import load_ledger
 from lamina.core.memo import BuildMemo, OneRequestMemo
@@ -294,7 +295,6 @@ def _source_dialect(request: Any, dialect: str | Dialect | None, memo: RequestMe
 
 def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedRequest:
     parsed = source.wire.parse(request, memo=memo.parse)
-    memo.build.grown_log = memo.parse.grown_log
     # The check memos compare messages by identity. One that the caller changed in place since the last call
     # would count as checked.
     if not memo.parse.keeps_equality:
@@ -478,7 +478,7 @@ def _render(fit: Fit, envelope: Envelope, memo: RequestMemo) -> Request:
 def _is_unchanged(envelope: Envelope, memo: RequestMemo) -> bool:
     """Whether every entry is sent exactly as it came: not lowered, not repaired, not in another role."""
     full = Form.FULL
-    start = memo.build.count_same(memo.unchanged, envelope.entries)
+    start = count_same(memo.unchanged, envelope.entries)
     # A plain loop: it runs for each request, and a call for each entry would cost more than what it reads.
     for entry in envelope.entries[start:]:
         segment = entry.segment
@@ -506,7 +506,7 @@ def _mark(fit: Fit, envelope: Envelope, request: Request, memo: RequestMemo) -> 
         before=fit.previous_ledger.mark,
         cut=envelope.cut,
         memo=memo.stream,
-        same_entries=memo.build.count_same(memo.stream.parts.entries, envelope.entries),
+        same_entries=count_same(memo.stream.parts.entries, envelope.entries),
     )
 
 

@@ -21,8 +21,9 @@ from lamina.clients.ollama import choose_arguments
 from lamina.context.port import Source
 from lamina.context.relevance import Relevance
 from lamina.core.build import build
+from lamina.core.entries import count_same
 from lamina.core.envelope import Envelope
-from lamina.core.epochs import NEW_SUMMARIES, prefix_at
+from lamina.core.epochs import NEW_SUMMARIES, find_end_of
 from lamina.core.history_window import LastN
 from lamina.core.memo import BuildMemo
 from lamina.core.options import Phase, not_measured
@@ -179,13 +180,11 @@ class RequestBuilder:
         state: SessionState,
         *,
         idle: float = 0,
-        opens_turn: bool = False,
         phase: Phase = not_measured,
     ) -> Envelope:
         """Build the request for a log. BudgetExceeded names the layer that takes most of the room.
 
-        `opens_turn`: it is the first request for a prompt, which may make a cut for freshness. `phase`
-        measures the phases of the build.
+        `phase` measures the phases of the build.
         """
         trace = active().start_build(self.setup.model)
         try:
@@ -203,9 +202,6 @@ class RequestBuilder:
         except BudgetExceeded as error:
             trace.end(error="BudgetExceeded")
             raise self._name_largest_layer(error, log, state) from None
-        relevance = self.relevance
-        if opens_turn and envelope.cut is None and relevance is not None and relevance.freshness == "fresh":
-            envelope = self._cut_for_freshness(envelope, log, state, relevance)
         trace.record_fit(tokens=envelope.tokens, cut=envelope.cut)
         trace.end()
         if self._inferred:
@@ -233,7 +229,7 @@ class RequestBuilder:
             cut=cut,
             rules=self.around.policy.find_rules(model_name, dialect=self.dialect.name),
             memo=self._stream_memo,
-            same_entries=self._memo.count_same(self._stream_memo.parts.entries, envelope.entries),
+            same_entries=count_same(self._stream_memo.parts.entries, envelope.entries),
         )
         violations = find_violations(marked_request.request, self.dialect, self._check_memo)
         if violations:
@@ -262,34 +258,6 @@ class RequestBuilder:
                 prepared.append(msgspec.structs.replace(segment, at=now))
         return prepared
 
-    def _cut_for_freshness(
-        self, envelope: Envelope, log: Sequence[Segment], state: SessionState, relevance: Relevance
-    ) -> Envelope:
-        """Lower older attachments that have nothing to do with the prompt.
-
-        The reason of the cut says what it costs.
-        """
-        if self.budget is None:
-            return envelope
-        # With next to no trigger a cut is due, whose order lowers outdated attachments and nothing else.
-        fresh_envelope = build(
-            log,
-            head=self.head,
-            budget=msgspec.structs.replace(self.budget, trigger=0.001, target=0.001, keep_last=0),
-            ledger=state.ledger,
-            counter=self.counter,
-            options=msgspec.structs.replace(self.options, order=relevance.outdated),
-        )
-        if fresh_envelope.cut is None:
-            return envelope
-        gain = envelope.tokens - fresh_envelope.tokens
-        lost = _count_lost_tokens(envelope, fresh_envelope, state.ledger.mark)
-        reason = f"fresh for the prompt: {gain:,} tokens fewer, {lost:,} cached ones lost"
-        cut = msgspec.structs.replace(fresh_envelope.cut, reason=reason, floor=False)
-        ledger = fresh_envelope.ledger
-        ledger = msgspec.structs.replace(ledger, cuts=(*ledger.cuts[:-1], cut))
-        return msgspec.structs.replace(fresh_envelope, cut=cut, ledger=ledger)
-
     def _name_largest_layer(
         self, error: BudgetExceeded, log: Sequence[Segment], state: SessionState
     ) -> BudgetExceeded:
@@ -314,21 +282,6 @@ class RequestBuilder:
             floor=error.floor, room=error.room, segments=error.segments, reason=reason, hint=error.hint
         )
         return name_segments(named, log)
-
-
-def _count_lost_tokens(envelope: Envelope, fresh_envelope: Envelope, last: SentMark | None) -> int:
-    """How many tokens of the last request come after the first difference.
-
-    Prefixes are hashes of everything before them: after the first difference none is shared.
-    """
-    if last is None:
-        return 0
-    shared_prefixes = {entry.prefix for entry in fresh_envelope.entries}
-    lost_tokens = 0
-    for entry in envelope.sent[: last.sent]:
-        if entry.prefix not in shared_prefixes:
-            lost_tokens += entry.tokens
-    return lost_tokens
 
 
 class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -374,7 +327,7 @@ def rebuild_request(stored: StoredRequest, builder: RequestBuilder) -> SessionRe
             )
         except LaminaError:
             continue
-        if prefix_at(envelope.entries, mark.sent, envelope.root) == mark.prefix:
+        if find_end_of(mark, envelope.entries, envelope.root) is not None:
             not_sent_yet = len(envelope.sent) - mark.sent
             sent = msgspec.structs.replace(envelope, tail=not_sent_yet)
             return SessionRequest(envelope=sent, dialect=past_builder.dialect.name)

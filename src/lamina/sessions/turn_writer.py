@@ -61,17 +61,13 @@ class TurnWriter:
         relevance = self.builder.relevance
         if opens_turn and relevance is not None:
             with self.watch.phase("rank"):
-                ranked = await relevance.ranked(segments, self.builder.options.kinds)
-            segments = ranked.segments
-            self.stored.notes += ranked.notes
+                segments = relevance.rank_turn(segments, self.builder.options.kinds)
 
         async def write() -> None:
             group = self._make_group(segments, opens_turn=opens_turn)
             before = self.stored.state.after_append()
             with self.watch.phase("build"):
-                envelope = self.builder.build(
-                    group.live.log, before, idle=idle, opens_turn=opens_turn, phase=self.watch.phase
-                )
+                envelope = self.builder.build(group.live.log, before, idle=idle, phase=self.watch.phase)
             state = before.built(envelope, group.live.count)
             if await self.add_group(group, state, once):
                 self._remember_envelope(envelope)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from lamina.summaries.choice import CoveredEntries, choose
 from lamina.summaries.judge import RequiredFacts, collect_facts, find_problems
-from lamina.summaries.priorities import Prioritised, suggest_priorities
 from lamina.summaries.summary import SummarizedSession, compact, cover_if_due, summarize, summarize_by_digest
 from lamina.summaries.turn_attachments import Condense, condense_attachments, with_summary
 from lamina.summaries.values import Bounds, Question, Summarizer, SummaryOutcome, Terms
@@ -21,7 +20,6 @@ __all__ = [
     "Bounds",
     "Condense",
     "CoveredEntries",
-    "Prioritised",
     "Question",
     "RequiredFacts",
     "SummarizedSession",
@@ -34,7 +32,6 @@ __all__ = [
     "condense_attachments",
     "cover_if_due",
     "find_problems",
-    "suggest_priorities",
     "summarize",
     "summarize_by_digest",
     "with_summary",

@@ -15,8 +15,8 @@ from lamina.core.values import Budget, Ledger, RequestHead, Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
 
-Purpose = Literal["summary", "part", "priorities"]
-"""A whole summary, a part of a text that is too long to be read at once, or priorities of attachments."""
+Purpose = Literal["summary", "part"]
+"""A whole summary, or a part of a text that is too long to be read at once."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lamina.core.arrange import is_worded
 from lamina.core.build import build
-from lamina.core.entries import begins_with, find_logged, index_by_ref, is_attachment
+from lamina.core.entries import begins_with, find_logged, find_prefix, index_by_ref, is_attachment
 from lamina.core.envelope import Envelope, find_late_layers, find_overflow
-from lamina.core.epochs import prefix_at
 from lamina.core.hashing import canonical_json
 from lamina.core.laws.case import Case
 from lamina.core.references import is_reference
@@ -25,7 +24,7 @@ def deterministic(case: Case) -> Iterator[str]:
     seed, the process or the machine. A memo may make a build faster, and never changes it.
     """
     envelope = case.envelope
-    if prefix_at(envelope.entries, len(envelope.sent), envelope.root) != envelope.prefix:
+    if find_prefix(envelope.sent, envelope.root) != envelope.prefix:
         yield "the prefix hash is not that of the last entry sent"
     if case.inputs is None:
         return

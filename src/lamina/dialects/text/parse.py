@@ -23,7 +23,6 @@ from typing import Any
 import msgspec
 
 from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block
-from lamina.core.memo import GrownLog
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.head_table import HeadField, HeadTable
@@ -115,7 +114,6 @@ def _read_log(prompt: str, memo: ParseMemo) -> tuple[Segment, ...]:
     unchanged = memo.past.first(same_count)
     new_pieces = pieces[same_count - opening.turn_count :]
     log = unchanged.log + tuple(segment for _, segment in new_pieces)
-    memo.grown_log = GrownLog(log, memo.past.log, end=same_count)
     memo.past = ParsedPast(
         sources=unchanged.sources.add([source for source, _ in new_pieces]),
         groups=unchanged.groups.add([(segment,) for _, segment in new_pieces]),
