@@ -88,7 +88,9 @@ class Part(NamedTuple):
 
 HIDDEN = Seam("cut_digests:list_hidden_names", lambda progress: progress)
 PARTS = {
-    "reminders": Part((Seam("remind:remind", lambda draft, *_: draft),), ("remind", "reminders", "passages")),
+    "reminders": Part(
+        (Seam("remind:remind", lambda draft, *_: draft),), ("remind", "reminders", "passages", "text/terms")
+    ),
     "notes": Part((Seam("text.gist:print_gist", lambda *_: ""),), ("text/gist",)),
     "replies": Part((Seam("text.gist:gather_reply", lambda *_, **__: iter(())),)),
     "hidden names": Part((HIDDEN,)),

@@ -10,8 +10,8 @@ from lamina.core.passages import (
     GIANT,
     LONGEST_SENTENCE,
     MOST_PLACES,
+    PassageChoice,
     PassageIndex,
-    choose_passages,
     rate_sentences,
     weigh_terms,
 )
@@ -83,7 +83,7 @@ def test_a_look_up_in_a_large_index_reads_a_part_of_it() -> None:
         return len(text) // 4
 
     rated = rate_sentences(index, weights, refs)
-    assert choose_passages(index, rated, refs, in_sight="", limit=300, count=count)
+    assert PassageChoice(index, refs, in_sight="", limit=300, count=count).take_about(rated, 300)
     assert len(counted) < 200
 
 

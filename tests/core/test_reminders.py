@@ -122,6 +122,40 @@ def test_a_reminder_takes_at_most_a_tenth_of_the_room_or_what_is_useful() -> Non
     assert 0 < tokens <= max(3_000 // remind.WINDOW_PART, remind.USEFUL)
 
 
+def rule(number: int) -> str:
+    """A standing rule about something of its own."""
+    city = CITIES[number % len(CITIES)]
+    return f"Always send parcel {7_000 + number} to {city} by {SYLLABLES[number % len(SYLLABLES)]}."
+
+
+@cache
+def grow_with_rules() -> tuple[list[Segment], Ledger]:
+    """A talk of more rules than a digest may hold, and what lamina remembers of it."""
+    log: list[Segment] = [system("You keep the books.")]
+    for number in range(TURNS):
+        log += [
+            user(f"{rule(number)} {chat(number)} {fact(number)}"),
+            assistant(chat(2_000 + number, words=24)),
+        ]
+    return log, fit(log).ledger
+
+
+@pytest.mark.parametrize(
+    "question", ["What was invoice 4741 for?", "Which parcels go to Zanzibar or Reykjavik?"]
+)
+def test_rules_and_what_a_question_is_about_share_the_room_of_a_reminder(question: str) -> None:
+    log, ledger = grow_with_rules()
+    asked = reminders_of(fit([*log, user(question)], ledger))
+    assert "Always" in words_of(asked)
+    assert sum(entry.tokens for entry in asked) <= max(3_000 // remind.WINDOW_PART, remind.USEFUL)
+
+
+def test_a_reminder_of_rules_alone_says_so() -> None:
+    log, ledger = grow_with_rules()
+    [reminder] = reminders_of(fit([*log, user("Write a poem for Buxtehude.")], ledger))
+    assert reminder.why == "quotes rules in force that could not be read"
+
+
 def test_nothing_is_brought_back_where_nothing_was_lowered() -> None:
     log = [*talk(2), user("What was invoice 4701 for?")]
     assert not fit(log).ledger.reminders

@@ -241,6 +241,25 @@ def test_each_language_knows_its_rules_and_what_replaces_them() -> None:
         assert not find_rules(language.task), language.task
 
 
+NAMING = tuple(
+    f"{verb} all {name} names with '{letter}_'."
+    for verb, letter in (("Start", "a"), ("End", "b"))
+    for name in ("class", "function", "variable", "method", "attribute")
+)
+
+
+def test_rules_that_look_alike_are_about_different_things() -> None:
+    assert not find_replaced(NAMING)
+    changed = "From now on, end all variable names with 'k_'."
+    assert find_replaced([*NAMING, changed]) == {NAMING[7]: changed}
+
+
+def test_a_rule_that_differs_in_its_value_alone_is_replaced() -> None:
+    again = ("Class names should start with 'c_'.", "Class names should start with 'k_'.")
+    assert find_replaced([*NAMING[1:], *again]) == {again[0]: again[1]}
+    assert not find_replaced(["Always answer in English.", "Always answer in short sentences."])
+
+
 def test_the_account_says_which_rule_a_digest_keeps() -> None:
     talk = next(rule_talks(1, turns=40))
     envelope = follow(talk, window=talk.window)
@@ -393,6 +412,28 @@ Selalu panggil saya Budi.
 以后每次都要先告诉我结论。
 请一直用中文跟我说话。
 必ず日本語で答えてください。
+All branch names should begin with the ticket number.
+When you name a file, use the date first.
+Lena, please add a short summary to every report.
+Likewise, make sure that each chapter ends with a question.
+I also want you to number the pages.
+Now, I want to emphasize the importance of captions.
+Alle Zweignamen sollen mit der Ticketnummer beginnen.
+Bitte füge jedem Bericht eine kurze Zusammenfassung hinzu.
+Tous les noms de branches doivent commencer par le numéro du ticket.
+Merci d'ajouter un court résumé à chaque rapport.
+Todos los nombres de ramas deberían empezar por el número del ticket.
+Cuando nombres un archivo, pon primero la fecha.
+Por favor, acrescenta um breve resumo a cada relatório.
+É importante que cada tabela tenha uma legenda.
+Пожалуйста, добавляй к каждому отчёту короткую сводку.
+Важно, чтобы у каждой таблицы была подпись.
+请在每份报告里加上简短的摘要。
+给文件命名时，先写日期。
+どの章も質問で終わるようにしてください。
+कृपया हर रिपोर्ट में एक छोटा सारांश जोड़ें।
+اجعل كل فصل ينتهي بسؤال.
+Tolong tambahkan ringkasan di setiap laporan.
 """.strip().split("\n")
 
 TOLD = """
@@ -427,6 +468,21 @@ Saya selalu bangun pagi.
 میں ہمیشہ صبح اٹھتا ہوں۔
 他们每次都迟到。
 私はいつも早く寝ます。
+All my friends came to the party on Saturday.
+There are two conventions I want you to know about.
+Please add a summary.
+When we were young, we sailed every summer.
+It is important to me that you came.
+Als wir jung waren, segelten wir jeden Sommer.
+Bitte füge eine kurze Zusammenfassung hinzu.
+Tous mes amis sont venus à la fête samedi.
+En esta ciudad llueve cada día.
+Nesta cidade chove todos os dias.
+В этом городе дождь идёт каждый день.
+我们年轻时，每年夏天都去航海。
+若いころは毎年夏に船に乗りました。
+जब हम छोटे थे, हर गर्मी में नाव चलाते थे।
+في هذه المدينة تمطر كل يوم.
 """.strip().split("\n")
 
 

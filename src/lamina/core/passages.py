@@ -2,12 +2,6 @@
 
 The index grows with what cuts lower, and a look-up reads only the sentences that have a rare term of the
 question. Scores are those of BM25, rounded to whole numbers, so that every machine ranks alike.
-
-A term is the beginning of a word, so that `invoice` finds `invoices` in every language without a table of
-endings; one with a digit in it stays whole. Short words find each other with one letter more or less: `boat`
-finds `boats`. Scripts without spaces between words are read in pairs of characters, and so is Korean, whose
-words end in particles. A name such as `src/app.py` or `INV-4711` is a term of its own besides its words: it
-is rarer than they are, and so it weighs more.
 """
 
 from __future__ import annotations
@@ -23,11 +17,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.text.characters import ALPHANUMERIC, BEYOND_ASCII, WHITE_SPACE, fold_case, split_words
+from lamina.core.text.characters import WHITE_SPACE, fold_case, split_words
 from lamina.core.text.courtesy import COURTESY
-from lamina.core.text.known_words import KnownWords
-from lamina.core.text.sentences import UNSPACED, find_sentences, split_sentences
+from lamina.core.text.sentences import find_sentences, split_sentences
 from lamina.core.text.standing_rules import find_replaced, find_rules
+from lamina.core.text.terms import (
+    TermReader,
+    find_places,
+    find_stem,
+    find_terms,
+    is_name,
+    list_terms,
+    rate_length,
+)
 from lamina.core.values import Ref
 
 SHORTEST_PASSAGE, LONGEST_PASSAGE = 240, 480
@@ -85,34 +87,13 @@ _PARTS = 3
 _SATURATION, _LENGTH_WEIGHT = 1.2, 0.75
 """The usual constants of BM25."""
 
-_AROUND_SOURCE = 6
-"""Tokens that stand before the words of a source: its turn and its name."""
+_LETTERS_OF_TERM = 6  # of a giant text, whose terms are not counted
+
+_AROUND_SOURCE, _HANDLE = 6, 8
+"""Tokens that stand before the words of a source: its turn and its name, and the handle of a part of one."""
 
 _QUESTION_MARK = re.compile("[?\uff1f\u061f]")  # also of Chinese and Japanese, and of Arabic
 _END_MARKS = (".", "!", "\u2026", "\u3002", "\uff0e", "\uff01", "\u06d4", "\u0964")
-_HAS_DIGIT_OR_JOINT = re.compile("[0-9._/:@#-]")  # `4711`, `src/app.py`
-
-_DIGIT = re.compile("[0-9]")
-_WORD = re.compile(f"[{ALPHANUMERIC}]+")
-_TWO_LETTERS = re.compile(f"[{ALPHANUMERIC}]{{2}}")
-_BEYOND_ASCII = re.compile(f"[{BEYOND_ASCII}]")
-_JOINTS = "._/:@#-"
-_JOINT = re.compile(f"[{_JOINTS}]")
-_TOKEN = re.compile(f"[{ALPHANUMERIC}{_JOINTS}]+")
-_TO_TOKENS = bytes(byte if _TOKEN.match(chr(byte)) else ord(" ") for byte in range(128)).ljust(256)
-_LETTERS_OF_TERM = 6  # of a giant text, whose terms are not counted
-_STEM, _STEM_BEYOND_LATIN = 5, 4
-"""Letters of a word that count. On questions about long talks five did as well as an English stemmer, and
-better than whole words. In Cyrillic, Arabic and the scripts of India the last letter of a word changes most
-often (`лодка`, `лодку`), so one letter less counts, and of a short word all but the last."""
-
-_SHORTEST_STEM = 3
-"""Letters of a word that may have an ending of one letter. In Latin letters a word as short as this has none
-but `s`: `car` finds `cars`, but not `care`. Any letter, or two, found fewer answers in long talks."""
-
-_LAST_LATIN = "\u024f"
-_IN_PAIRS = re.compile(f"{UNSPACED.pattern}|[\uac00-\ud7a3]")
-_ARABIC_ARTICLE = re.compile("[وفبكل]?ال(?=...)")  # `القارب` and `والقارب` are `قارب`
 
 
 # Which sentences there are.
@@ -173,15 +154,10 @@ class PassageIndex:
         if len(text) > GIANT:
             self._add_giant(ref, text, folded)
             return
-        ascii_tokens = _part_tokens(folded)
-        has_ascii_tokens = _has_ascii_tokens(folded)
+        reader = TermReader(folded)
         postings = self._postings
         for start, end in _split_passages(text):
-            if has_ascii_tokens or _has_ascii_tokens(folded[start:end]):
-                tokens = split_words(ascii_tokens[start:end])
-            else:
-                tokens = _TOKEN.findall(folded, start, end)
-            terms = list(chain.from_iterable(_KNOWN_TOKENS.read_all(tokens)))
+            terms = reader.list_terms(start, end)
             total += len(terms)
             at = len(self.sentences)
             self.sentences.append(_Sentence(number, start, end, len(terms)))
@@ -246,21 +222,14 @@ class PassageIndex:
         return hits
 
     def _search_giants(self, term: str) -> Iterator[int]:
-        """The numbers of the pieces of giant texts that have a term."""
-        has_words = not _IN_PAIRS.search(term)
-        ends_word = has_words and len(term) < _count_letters(term)
-        after_end = _WORD if len(term) < _SHORTEST_STEM else _TWO_LETTERS
+        """The numbers of the pieces of giant texts that have a term. A piece counts once."""
         for first, folded in self._giants:
-            place = folded.find(term)
-            while place >= 0:
-                # At the beginning of a text -1 counts as 0, so that nothing stands before the term.
-                is_inside = has_words and _WORD.match(folded, place - 1, place)
-                goes_on = ends_word and after_end.match(folded, place + len(term))
-                if not is_inside and not goes_on:
-                    yield first + place // LONGEST_SENTENCE
-                    # A piece counts once, however often it has the term.
-                    place += LONGEST_SENTENCE - place % LONGEST_SENTENCE - 1
-                place = folded.find(term, place + 1)
+            last_piece = -1
+            for place in find_places(term, folded):
+                piece = place // LONGEST_SENTENCE
+                if piece > last_piece:
+                    yield first + piece
+                    last_piece = piece
 
     def is_common(self, term: str) -> bool:
         """Whether so many sentences have a term that it says nothing about a question."""
@@ -446,7 +415,7 @@ def refers_back(index: PassageIndex, text: str) -> bool:
     terms = index.list_terms(text)
     if not find_content(text):
         return False
-    if any(_HAS_DIGIT_OR_JOINT.search(term) for term in terms):
+    if any(map(is_name, terms)):
         return False
     common = [term for term in terms if index.is_common(term)]
     return len(common) * 2 >= len(terms)
@@ -466,51 +435,12 @@ def ends_with_mark(text: str) -> bool:
 # Which of them are quoted.
 
 
-def choose_standing(
-    index: PassageIndex, order: Sequence[Ref], *, in_sight: str, limit: int, count: Callable[[str], int]
-) -> set[int]:
-    """The sentences with rules in force that cannot be read, the newest first, in so many tokens.
+class PassageChoice:
+    """The sentences to quote in so many tokens, each with its neighbours.
 
-    `order` are the user's messages. A rule that a later one replaces stays hidden.
+    `order` has the sources in the order of the talk. What can be read `in_sight` is not quoted again, and of
+    two equal sentences the newest is. Rules and what a question is about share the tokens.
     """
-    rules = [(number, rule) for ref in order for number, rule in index.list_rules(ref)]
-    if all(rule in in_sight for _, rule in rules):
-        return set()
-    replaced = find_replaced([rule for _, rule in rules])
-    chosen: set[int] = set()
-    for number, rule in reversed(rules):
-        if number in chosen or rule in replaced or rule in in_sight:
-            continue
-        tokens = count(index.quote(number)) + _AROUND_SOURCE
-        if tokens <= limit:
-            limit -= tokens
-            chosen.add(number)
-    return chosen
-
-
-def choose_passages(
-    index: PassageIndex,
-    rated: Sequence[_Rated],
-    order: Sequence[Ref],
-    *,
-    in_sight: str,
-    limit: int,
-    count: Callable[[str], int],
-) -> set[int]:
-    """The numbers of the sentences to quote in so many tokens, each with its neighbours.
-
-    What stands in the request is not quoted again, and of two equal sentences the newest is.
-    """
-    choice = _Choice(index, order, in_sight=in_sight, limit=limit, count=count)
-    for each in rated:
-        if choice.left < _AROUND_SOURCE or choice.refused == MOST_REFUSED:
-            break
-        choice.consider(each.sentence)
-    return choice.sentences
-
-
-class _Choice:
-    """Sentences that were chosen so far, the tokens that are left, and how often they were not enough."""
 
     def __init__(
         self,
@@ -523,8 +453,8 @@ class _Choice:
     ) -> None:
         self.index = index
         self.sentences: set[int] = set()
-        self.left = limit
-        self.refused = 0
+        self._limit = limit
+        self._left = limit
         self._in_sight = in_sight
         self._count = count
         self._longest = min(max(SHORTEST_PASSAGE, limit * 4 // 3), LONGEST_PASSAGE)
@@ -533,21 +463,57 @@ class _Choice:
         self._order = [index.number_of(ref) for ref in order]
         self._place = {number: at for at, number in enumerate(self._order)}
 
-    def consider(self, number: int) -> None:
-        """Take a sentence with its neighbours, if there is room for them and it cannot be read already."""
-        if number in self.sentences or not self._is_new(number):
+    def take_rules(self, order: Sequence[Ref], weights: Mapping[str, int], limit: int) -> None:
+        """Take the rules in force in these messages of the user that cannot be read, the newest first.
+
+        Before all others come those of which a replaced one can be read, and then those that share terms with
+        the prompt, whose `weights` these are; the others have `limit`. A replaced rule stays hidden.
+        """
+        rules = [(number, rule) for ref in order for number, rule in self.index.list_rules(ref)]
+        if all(rule in self._in_sight for _, rule in rules):
             return
-        passage = [at for at in self._grow(number) if at not in self.sentences]
+        replaced = find_replaced([rule for _, rule in rules])
+        needed = {later for earlier, later in replaced.items() if earlier in self._in_sight}
+        worth: dict[int, tuple[bool, int]] = {}
+        for number, rule in rules:
+            if rule not in replaced and rule not in self._in_sight:
+                terms = find_terms(self.index.quote(number))
+                shared = sum(weight for term, weight in weights.items() if term in terms)
+                worth[number] = (rule in needed, shared)
+        for number in sorted(worth, key=lambda number: (worth[number], number), reverse=True):
+            if any(worth[number]) or self._limit - self._left < limit:
+                self._take([number])
+
+    def take_about(self, rated: Sequence[_Rated], limit: int) -> set[int]:
+        """Take the best of these sentences, each with its neighbours, in so many tokens with the rules."""
+        self._left -= max(self._limit - limit, 0)
+        before = set(self.sentences)
+        refused = 0
+        for each in rated:
+            if self._left < _AROUND_SOURCE or refused == MOST_REFUSED:
+                break
+            if each.sentence in self.sentences or not self._is_new(each.sentence):
+                continue
+            passage = [at for at in self._grow(each.sentence) if at not in self.sentences]
+            refused += not self._take(passage)
+        return self.sentences - before
+
+    def _take(self, passage: Sequence[int]) -> bool:
+        """Take these sentences if there is room for them."""
         sources = {self.index.sentences[at].source for at in passage}
-        tokens = _AROUND_SOURCE * len(sources - self._sources)
-        tokens += sum(self._count(self.index.quote(at)) + 1 for at in passage)
-        if tokens > self.left:
-            self.refused += 1
-            return
-        self.left -= tokens
+        tokens = sum(self._count(self.index.quote(at)) + 1 for at in passage)
+        for number in sources - self._sources:
+            source = self.index.sources[number]
+            tokens += _AROUND_SOURCE
+            if len(passage) < source.end - source.first:
+                tokens += _HANDLE
+        if tokens > self._left:
+            return False
+        self._left -= tokens
         self._sources |= sources
         self.sentences.update(passage)
         self._quoted.update(self.index.quote(at) for at in passage)
+        return True
 
     def _is_new(self, number: int) -> bool:
         text = self.index.quote(number)
@@ -606,108 +572,3 @@ class _Choice:
 def _length(index: PassageIndex, number: int) -> int:
     sentence = index.sentences[number]
     return sentence.end - sentence.start
-
-
-def list_terms(text: str) -> list[str]:
-    """The terms of a text in their order, with those that repeat.
-
-    `Pay the invoices of INV-4711` has `pay`, `the`, `invoi`, `of`, `inv`, `4711` and `inv-4711`.
-    """
-    words: list[str] = []
-    names: list[str] = []
-    for token in _list_tokens(text):
-        terms = _KNOWN_TOKENS[token]
-        if _JOINT.search(token.strip(_JOINTS)):
-            names.append(terms[-1])
-            terms = terms[:-1]
-        words += terms
-    return words + names
-
-
-def find_terms(text: str) -> set[str]:
-    """The different terms of a text."""
-    return set(chain.from_iterable(_KNOWN_TOKENS.read_all(_list_tokens(text))))
-
-
-def _list_tokens(text: str) -> list[str]:
-    """The tokens of a text in small letters, in their order."""
-    folded = fold_case(text)
-    if _has_ascii_tokens(folded):
-        return split_words(_part_tokens(folded))
-    return _TOKEN.findall(folded)
-
-
-def _has_ascii_tokens(folded: str) -> bool:
-    """Whether no token has a character beyond ASCII: arrows and dashes are in none."""
-    return folded.isascii() or _BEYOND_ASCII.search(folded) is None
-
-
-def _part_tokens(folded: str) -> str:
-    """A text of small letters with a space for each character that is between tokens, or beyond ASCII."""
-    return folded.encode("ascii", "replace").translate(_TO_TOKENS).decode("ascii")
-
-
-def _read_token(token: str) -> tuple[str, ...]:
-    """The terms of the words in a token, and the whole of it if it is a name of several words."""
-    terms: list[str] = []
-    for word in _WORD.findall(token):
-        terms += _split_word(word)
-    name = token.strip(_JOINTS)
-    if _JOINT.search(name):
-        terms.append(name)
-    return tuple(terms)
-
-
-_KNOWN_TOKENS = KnownWords(_read_token, longest=40)  # a token of Chinese may be a whole sentence
-
-
-def rate_length(term: str) -> float:
-    """What a term is worth by its length: less than 1 for a word of fewer letters than count."""
-    letters = _count_letters(term)
-    if len(term) >= letters or _DIGIT.search(term) or _IN_PAIRS.search(term):
-        return 1.0
-    return len(term) / letters
-
-
-def _count_letters(word: str) -> int:
-    """How many letters of a word count."""
-    if word > _LAST_LATIN:
-        return _STEM_BEYOND_LATIN
-    return _STEM
-
-
-def find_stem(term: str) -> str:
-    """A term without its last letter if that may be an ending, as `boat` of `boats`; empty if not."""
-    stem = term[:-1]
-    if len(stem) < _SHORTEST_STEM or _HAS_DIGIT_OR_JOINT.search(term) or _IN_PAIRS.search(term):
-        return ""
-    if len(stem) == _SHORTEST_STEM and term <= _LAST_LATIN and not term.endswith("s"):
-        return ""
-    return stem
-
-
-def _split_word(word: str) -> list[str]:
-    """The terms of one word: its beginning, or its pairs of characters if its script has no spaces.
-
-    A Korean word of two syllables may be one of a single syllable with its particle.
-    """
-    if _IN_PAIRS.search(word) is None:
-        return [_cut_to_stem(word)]
-    if len(word) == 1:
-        return [word]
-    pairs = [word[at : at + 2] for at in range(len(word) - 1)]
-    if len(pairs) == 1 and UNSPACED.search(word) is None:
-        pairs.append(word[0])
-    return pairs
-
-
-def _cut_to_stem(word: str) -> str:
-    """The letters of a word that count."""
-    if _DIGIT.search(word):
-        return word
-    if word <= _LAST_LATIN:
-        return word[:_STEM]
-    article = _ARABIC_ARTICLE.match(word)
-    if article:
-        word = word[article.end() :]
-    return word[: max(min(len(word) - 1, _STEM_BEYOND_LATIN), _SHORTEST_STEM)]

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,9 +29,8 @@ from lamina.core.epochs import find_first_new
 from lamina.core.options import BuildContext
 from lamina.core.passages import (
     GIANT,
+    PassageChoice,
     PassageIndex,
-    choose_passages,
-    choose_standing,
     ends_with_mark,
     find_content,
     find_questions,
@@ -97,14 +97,14 @@ def remind(draft: Draft, room: int, context: BuildContext) -> Draft:
     sources = find_sources(draft, prompt_at, context.options.tools)
     if not sources:
         return draft
-    limit = _find_limit(draft, prompt_at, room, context)
-    reminder = _write_reminder(draft, prompt_at, sources, limit, context)
+    limits = _find_limits(draft, prompt_at, room, context)
+    reminder = _write_reminder(draft, prompt_at, sources, limits, context)
     while reminder is not None:
         with_reminder = _insert(draft, reminder, prompt_at, context)
         if context.scale.total(with_reminder.tokens) <= room:
             return with_reminder
-        limit = limit * 2 // 3
-        reminder = _write_reminder(draft, prompt_at, sources, limit, context)
+        limits = _Limits(limits.rules * 2 // 3, limits.about * 2 // 3)
+        reminder = _write_reminder(draft, prompt_at, sources, limits, context)
     return draft
 
 
@@ -123,23 +123,30 @@ def _is_settled(draft: Draft, prompt_at: int, context: BuildContext) -> bool:
     return has_steps or prompt_at < find_first_new(draft, context)
 
 
-def _find_limit(draft: Draft, prompt_at: int, room: int, context: BuildContext) -> int:
-    """Tokens that a reminder may take: its part of the room, less if others stand or little is free.
+class _Limits(NamedTuple):
+    """Tokens that a reminder may take with rules about the prompt, and that it may take with all else."""
 
-    A question always has some, however many stand: those of small talk must not take its place. A statement
-    has half of what may stand. Whoever types in haste leaves the question mark out, and so a prompt without a
-    mark at its end counts as a question.
+    rules: int
+    about: int
+
+
+def _find_limits(draft: Draft, prompt_at: int, room: int, context: BuildContext) -> _Limits:
+    """What a reminder may take: its part of the room, less if others stand or little is free.
+
+    A question always has some, however many stand: those of small talk must not take its place. So have the
+    rules for what is asked. All else has half of what may stand if the prompt is a statement. Whoever types
+    in haste leaves the question mark out, and so a prompt without a mark at its end counts as a question.
     """
     standing_tokens = sum(entry.tokens for entry in draft.entries if is_reminder(entry))
     own_part = min(max(room // WINDOW_PART, USEFUL), MOST)
-    free = room - context.scale.total(draft.tokens)
+    most = min(own_part, room - context.scale.total(draft.tokens))
     standing_part = max(room // STANDING_PART, 2 * USEFUL)
+    left = standing_part - standing_tokens
+    rules = min(most, max(left, 2 * USEFUL))
     prompt_text = _read_question(draft.entries[prompt_at:])
     if find_questions(prompt_text) or not ends_with_mark(prompt_text):
-        left = max(standing_part - standing_tokens, USEFUL)
-    else:
-        left = standing_part // 2 - standing_tokens
-    return min(own_part, left, free)
+        return _Limits(rules, min(most, max(left, USEFUL)))
+    return _Limits(rules, min(most, left - standing_part // 2))
 
 
 def _find_prompt(entries: Sequence[Entry]) -> int | None:
@@ -192,10 +199,10 @@ def find_sources(draft: Draft, prompt_at: int, tool_rules: ToolRules) -> list[En
 
 
 def _write_reminder(
-    draft: Draft, prompt_at: int, sources: Sequence[Entry], limit: int, context: BuildContext
+    draft: Draft, prompt_at: int, sources: Sequence[Entry], limits: _Limits, context: BuildContext
 ) -> Reminder | None:
     """The reminder for the prompt in so many tokens; None if nothing is about it."""
-    if limit < LEAST:
+    if limits.rules < LEAST:
         return None
     prompt_text = _read_question(draft.entries[prompt_at:])
     questions = find_questions(prompt_text)
@@ -206,15 +213,15 @@ def _write_reminder(
         if entry.ref not in index:
             index.add(entry.ref, clean_text(_text_to_quote(entry.segment)))
     count = context.scale.counter.count
-    in_sight = _text_in_sight(draft.entries)
-    limit -= count(TITLE) + LEAST // 3
+    around = count(TITLE) + LEAST // 3
     order = [entry.ref for entry in sources]
-    standing: set[int] = set()
-    if find_content(prompt_text):
-        users = [entry.ref for entry in sources if is_users_text(entry)]
-        standing = choose_standing(index, users, in_sight=in_sight, limit=limit, count=count)
+    in_sight = _text_in_sight(draft.entries)
+    choice = PassageChoice(index, order, in_sight=in_sight, limit=limits.rules - around, count=count)
     topic = questions or prompt_text
     weights = weigh_terms(index, prompt_text)
+    if find_content(prompt_text):
+        users = [entry.ref for entry in sources if is_users_text(entry)]
+        choice.take_rules(users, weights, limits.about - around)
     is_short_question = bool(questions) and len(topic) <= SHORT_QUESTION
     if is_short_question and not weights and refers_back(index, topic):
         topic = _read_exchange(draft.entries[:prompt_at])
@@ -222,12 +229,10 @@ def _write_reminder(
     rated = rate_sentences(index, weights, order)
     about: set[int] = set()
     if is_about(index, rated, topic):
-        in_sight = " ".join([in_sight, *map(index.quote, standing)])
-        about = choose_passages(index, rated, order, in_sight=in_sight, limit=limit, count=count)
-    chosen = about | standing
-    if not chosen:
+        about = choice.take_about(rated, limits.about - around)
+    if not choice.sentences:
         return None
-    words, notes, quoted = _quote_passages(index, chosen, sources, context.wording)
+    words, notes, quoted = _quote_passages(index, choice.sentences, sources, context.wording)
     prompt = draft.entries[prompt_at]
     return Reminder(
         key=f"reminder-{hashing.digest((prompt.ref, quoted))[:20]}",

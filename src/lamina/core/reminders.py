@@ -52,7 +52,7 @@ def list_reminders(entries: Iterable[Entry]) -> tuple[str, ...]:
 
 def make_entries(reminder: Reminder, *, at: Entry, wording: Wording) -> list[Entry]:
     """The messages of a reminder: the user's words under a title, and what others said."""
-    why = "brought back for the question"
+    why = "quotes rules in force that could not be read"
     if reminder.about:
         why = f"shares {', '.join(map(repr, reminder.about))} with the question"
     body = "\n".join(filter(None, (TITLE, guard(reminder.text, wording.kinds))))

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import chain
 
 from lamina.core.entries import begins_with
-from lamina.core.passages import find_terms
+from lamina.core.text.terms import find_terms
 from lamina.core.values import Entry, Ref, ToolCall, ToolResult
 from lamina.core.wording import text_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lamina.core.passages import list_terms
+from lamina.core.text.terms import list_terms
 
 
 @pytest.mark.parametrize(

@@ -15,42 +15,44 @@ RULES = {
     "henceforth | at all times | under no circumstances | without exception | until i say | "
     "until further notice | you must | you should | you shall | you may not | you need to | you have to | "
     "i want you to | i need you to | i expect you to | i'd like you to | i would like you to | "
-    "for the rest of | remember that i | keep in mind | bear in mind | please use | please keep | "
-    "please always | please never | please don't | please do not | please avoid",
+    "i also want you to | i also need you to | i'd also like you to | important that you | "
+    "crucial that you | essential that you | want to emphasize | want to stress | for the rest of | "
+    "remember that i | keep in mind | bear in mind | please use | please keep | "
+    "please avoid",
     "Spanish": "de ahora en adelante | a partir de ahora | desde ahora | en adelante | en lo sucesivo | "
     "bajo ninguna circunstancia | sin excepción | debes | tienes que | no uses | no toques | "
     "no utilices | no escribas | no hagas | no cambies | asegúrate | recuerda | ten en cuenta | evita | "
     "deja de | responde en | contesta en | escribe en | usa siempre | solo usa | hasta que te diga | "
-    "quiero que | necesito que | me gustaría que | espero que | procura | intenta",
+    "quiero que | quiero insistir | necesito que | me gustaría que | espero que | procura | intenta",
     "French": "désormais | dorénavant | à partir de maintenant | dès maintenant | "
     "en toutes circonstances | en aucun cas | sous aucun prétexte | sans exception | tu dois | "
     "vous devez | il faut | ne touche | n'utilise | n'utilisez | n'écris | n'écrivez | ne modifie | "
     "ne modifiez | ne fais | ne faites | assure-toi | assurez-vous | veille à | veillez à | "
     "rappelle-toi | souviens-toi | n'oublie pas | n'oubliez pas | garde en tête | évite | évitez | "
     "cesse de | arrête de | réponds en | répondez en | écris en | écrivez en | jusqu'à ce que je | "
-    "je veux que | j'aimerais que | je voudrais que | j'ai besoin que",
+    "je veux que | je tiens à souligner | j'aimerais que | je voudrais que | j'ai besoin que",
     "Portuguese": "de agora em diante | a partir de agora | daqui em diante | daqui para a frente | "
     "daqui pra frente | doravante | em hipótese alguma | em nenhuma circunstância | sem exceção | "
     "você precisa | não use | não uses | não toque | não toques | não mexa | não escreva | não faça | "
-    "não altere | certifique-se | lembre-se | lembra-te | tenha em mente | evite | pare de | "
-    "responda em | responde em | escreva em | até que eu diga | quero que | preciso que | gostaria que | "
-    "espero que",
+    "não altere | certifique-se | lembre-se | lembra-te | tenha em mente | evite | pare de | responda em | "
+    "responde em | escreva em | até que eu diga | quero que | quero sublinhar | preciso que | "
+    "gostaria que | espero que",
     "German": "ab jetzt | von jetzt an | von nun an | ab sofort | unter keinen umständen | "
     "auf keinen fall | ausnahmslos | ohne ausnahme | du musst | sie müssen | du sollst | du darfst | "
     "darfst nicht | achte darauf | achten sie | stelle sicher | stell sicher | denk daran | denke daran | "
     "vergiss nicht | merk dir | merke dir | vermeide | vermeiden sie | hör auf | antworte auf | "
-    "antworten sie auf | schreibe auf | bis ich | ich möchte, dass | ich will, dass | ich erwarte, dass | "
-    "bitte immer | bitte nie",
+    "antworten sie auf | schreibe auf | bis ich | ich möchte betonen | ich möchte, dass | ich will, dass | "
+    "ich erwarte, dass | bitte immer | bitte nie",
     "Indonesian": "jangan | jangan pernah | mulai sekarang | mulai saat ini | dari sekarang | "
     "tanpa kecuali | secara default | wajib | dilarang | tidak boleh | pastikan | ingat bahwa | "
     "ingatlah | hindari | jawab dalam | jawablah dalam | tulis dalam | sampai saya | saya ingin anda | "
     "saya ingin kamu | saya mau anda | saya mau kamu | aku mau kamu | tolong selalu",
     "Russian": "отныне | впредь | с этого момента | с этого времени | с сегодняшнего дня | "
-    "с данного момента | ни в коем случае | ни при каких | без исключений | без исключения | "
-    "не используй | не используйте | не трогай | не трогайте | не пиши | не пишите | не меняй | "
-    "не меняйте | не делай | не делайте | убедись | убедитесь | помни | помните | запомни | запомните | "
-    "имей в виду | имейте в виду | избегай | избегайте | перестань | отвечай | отвечайте | пиши на | "
-    "пишите на | пока я не | хочу, чтобы | хочу чтобы | нужно, чтобы | прошу тебя | прошу вас",
+    "с данного момента | ни в коем случае | ни при каких | без исключений | без исключения | не используй | "
+    "не используйте | не трогай | не трогайте | не пиши | не пишите | не меняй | не меняйте | не делай | "
+    "не делайте | убедись | убедитесь | помни | помните | запомни | запомните | имей в виду | "
+    "имейте в виду | избегай | избегайте | перестань | отвечай | отвечайте | пиши на | пишите на | "
+    "пока я не | хочу подчеркнуть | хочу, чтобы | хочу чтобы | нужно, чтобы | прошу тебя | прошу вас",
     "Hindi": "कभी मत | अब से | आगे से | किसी भी हालत में | किसी भी स्थिति में | बिना अपवाद | अनिवार्य | "
     "याद रखें | याद रखना | याद रखो | ध्यान रखें | ध्यान रखना | ध्यान रखो | सुनिश्चित | मत | न करें | "
     "नहीं करना | से बचें | में जवाब | में उत्तर | में लिखें | चाहता हूँ कि | चाहती हूँ कि | "
@@ -72,7 +74,7 @@ RULES = {
     "绝对不 | 决不 | 永不 | 不要 | 不得 | 不许 | 不准 | 禁止 | 切勿 | 请勿 | 别再 | 千万别 | 记住 | "
     "请记得 | 牢记 | 确保 | 避免 | 只能 | 只用 | 務必 | 必須 | 從現在起 | 從現在開始 | 從今以後 | "
     "無論如何 | 絕不 | 絕對不 | 請勿 | 記住 | 確保 | 回答时 | 用中文 | 用英文 | 用英语 | 我要你 | "
-    "我希望你 | 我想让你 | 我想要你 | 我要求 | 我希望您",
+    "我希望你 | 我想让你 | 我想强调 | 我想要你 | 我要求 | 我希望您",
     "Japanese": "これ以降 | どんな場合も | いかなる場合 | しないで | 使わないで | 触らないで | "
     "書かないで | 変えないで | しないこと | してはいけ | てはならない | てはいけません | ないでください | "
     "禁止 | 覚えておいて | 忘れないで | 注意して | 徹底 | 避けて | べき | なければならない | "
@@ -109,6 +111,7 @@ HABITS = {
 """Words that make a sentence a rule unless it tells of somebody, by language: `siempre`, `nie`, `всегда`."""
 
 SUBJECTS = {
+    "English": "i | he | she | they | we | who",
     "Spanish": "yo | él | ella | ellos | ellas | nosotros | nosotras",
     "French": "je | j' | il | elle | ils | elles | nous",
     "Portuguese": "eu | ele | ela | eles | elas | nós",
@@ -155,7 +158,8 @@ CONDITIONS = frozenset(
 """Those of them that say when a rule holds, and need an order beside them."""
 
 LEADS = frozenset(
-    "please just and but so then also now kindly ok okay hey well first again to instead".split()
+    "please just and but so then also now kindly ok okay hey well first second third next likewise "
+    "again to instead".split()
 )
 """English words that may stand before an order in its clause."""
 
@@ -163,11 +167,11 @@ MODALS = frozenset("should must shall may can could ought need have".split())
 """English words after which `always` and `never` demand something, unless it is of the speaker."""
 
 VERBS = frozenset(
-    "add answer append ask begin call check cite comment commit compute create delete document end explain "
-    "format generate give highlight include indent keep leave list log make mark mention name never open "
-    "output prefer prefix print provide push put quote reply report respond return round run save send show "
-    "sign skip speak spell start state stay store summarise summarize tell test translate treat use validate "
-    "verify wrap write always do don't avoid".split()
+    "add answer append apply ask begin call check choose cite comment commit compute create define delete "
+    "document end ensure explain follow format generate give highlight import include indent keep leave list "
+    "log make mark mention name never open output prefer prefix print provide push put quote replace reply "
+    "report respond return round run save send show sign skip speak spell start state stay store summarise "
+    "summarize tell test translate treat use validate verify wrap write always do don't avoid".split()
 )
 """English verbs with which orders begin: `Format dates always as 2026-11-17`."""
 
@@ -182,6 +186,65 @@ ASKED_BEFORE = frozenset(
     "anything sometimes which think sure maybe that".split()
 )
 """English words before `you need to` and its like by which it is no demand: `what you need to do`."""
+
+SCOPES = {
+    "English": "all | every | each | whenever | consistently | convention* | guideline* | policy | practice",
+    "Spanish": "todos los | todas las | todo | toda | cada | cuando | norma | regla",
+    "French": "tous les | toutes les | tout | toute | chaque | quand tu | quand vous | si tu | si vous | "
+    "règle",
+    "Portuguese": "todos os | todas as | todo | toda | cada | quando | regra",
+    "German": "alle | allen | aller | jede | jedem | jeden | jeder | jedes | sämtliche | wenn du | "
+    "wenn sie | falls du | regel",
+    "Indonesian": "semua | setiap | tiap | ketika | jika | kalau",
+    "Russian": "все | всех | всем | кажд* | люб* | когда | если | правило",
+    "Hindi": "सभी | हर | प्रत्येक | सारे | सारी | जब | अगर | यदि",
+    "Bengali": "সব | সকল | প্রতিটি | প্রত্যেক | যখন | যদি",
+    "Arabic": "كل | لكل | جميع | أي | عندما | إذا",
+    "Urdu": "تمام | ہر | سب | جب | اگر",
+    "Chinese": "所有 | 每 | 凡 | 全部 | 任何 | 时， | 的时候 | 如果 | 规则",
+    "Japanese": "すべて | 全て | 各 | どの | ときは | 時は | 場合は | ルール",
+}
+"""Words that say for what a demand holds, by language: for all of something, or whenever something is so."""
+
+DEMANDS = {
+    "English": "should | need to | needs to | have to | has to | is to | are to | it's important to | "
+    "it is important to | it's crucial to | it's essential to | important that | want all | "
+    "want every | want each | like all | like every | like each",
+    "Spanish": "debería | deberían | tiene que | tienen que | por favor | es importante | usa | use | "
+    "utiliza | escribe | pon | ponga | añade | añada | agrega | empieza | termina | nombra | haz | "
+    "comprueba | quisiera | quiero",
+    "French": "doit | doivent | devrait | devraient | merci de | merci d'* | s'il te plaît | "
+    "s'il vous plaît | il est important | utilise | utilisez | écris | écrivez | mets | mettez | ajoute | "
+    "ajoutez | commence | commencez | termine | terminez | nomme | nommez | fais | faites | vérifie | "
+    "j'aimerais | je voudrais | je veux",
+    "Portuguese": "deveria | deveriam | por favor | é importante | garante | garanta | usa | use | utiliza | "
+    "escreve | escreva | põe | ponha | coloca | coloque | acrescenta | acrescente | adiciona | adicione | "
+    "começa | comece | termina | termine | faz | faça | queria | gostaria",
+    "German": "soll | sollen | sollte | sollten | bitte | wichtig | sorge | nutze | benutze | verwende | "
+    "schreib | schreibe | nimm | setze | füge | gib | nenne | beginne | beende | halte | prüfe | "
+    "ich hätte gern | ich möchte | ich will",
+    "Indonesian": "tolong | sebaiknya | penting | gunakan | pakai | tulis | tulislah | tambahkan | mulai | "
+    "akhiri | beri",
+    "Russian": "пожалуйста | важно | следи | следите | хотелось бы | ставь | ставьте | пиши | пишите | "
+    "указывай | указывайте | добавляй | добавляйте | используй | используйте | начинай | начинайте | "
+    "называй | называйте | проверяй | проверяйте | делай | делайте",
+    "Hindi": "कृपया | ज़रूरी | जरूरी | लिखें | लिखो | जोड़ें | जोड़ो | रखें | रखो | करें | करो | ध्यान दें | "
+    "चाहूँगा | चाहूंगा | चाहूँगी | चाहूंगी",
+    "Bengali": "দয়া করে | অনুগ্রহ করে | উচিত | জরুরি | লিখুন | ব্যবহার করুন | যোগ করুন | শুরু করুন | শেষ করুন",
+    "Arabic": "من فضلك | من المهم | اجعل | اكتب | استخدم | استعمل | أضف | ضع | ابدأ | تحقق | أود | أريد | "
+    "أرجو",
+    "Urdu": "براہ کرم | ضروری | لکھیں | استعمال کریں | شامل کریں | رکھیں | شروع کریں | ختم کریں",
+    "Chinese": "请 | 要 | 须 | 保证 | 希望 | 重要 | 附上 | 先写 | 先用 | 使用",
+    "Japanese": "こと。 | 大切です | 重要です | 必要です | 助かります | お願いします",
+}
+"""Words by which something is demanded, by language. Beside a scope they make a rule, and alone they ask for
+something once: `bitte füge jedem Bericht eine Zusammenfassung hinzu`."""
+
+CONDITION_STARTS = frozenset("when whenever while if for before after".split())
+"""English words with which a clause begins that says when an order holds: `When naming classes, use …`."""
+
+NO_CONDITION = frozenset("now example instance that this".split())
+"""English words behind `for` that say nothing of the kind."""
 
 REPLACING = (
     "instead | from now on | no longer | not anymore | anymore | change that | changed my mind | "
@@ -244,6 +307,18 @@ def told_verbs() -> Phrases:
 def orders() -> Phrases:
     """English words that make a rule where they are said to somebody."""
     return Phrases(ORDERS)
+
+
+@cache
+def scopes() -> Phrases:
+    """Words that say for what a demand holds."""
+    return Phrases(" | ".join(SCOPES.values()))
+
+
+@cache
+def demands() -> Phrases:
+    """Words by which something is demanded."""
+    return Phrases(" | ".join(DEMANDS.values()))
 
 
 @cache

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from functools import cache
 from hashlib import sha256
+from itertools import chain
+from math import log
 from typing import Generic, TypeVar
 
 from lamina.core.text import rule_words, wish_words
@@ -45,6 +48,7 @@ _ONLY_TOLD = re.compile(
 _AND_BEFORE = re.compile(r"(?<![a-z])(?:and|but)(?: also| then| just)? $")
 
 _DEMANDS = re.compile(r"you (?:need to|have to|should|must|shall)")
+_WANTS = re.compile(r"i(?:'d| would)? (?:also )?(?:want|need|expect|like) you to")
 
 _CLAUSE_END = re.compile("[,;:.!?()،؛؟।۔\uff0c\uff1b\uff1a\u3002\uff01\uff1f]")
 
@@ -73,6 +77,16 @@ LONGEST_STATEMENT, LONGEST_WISH = 400, 240
 """Characters of one rule, and of one wish, that are kept. Of a longer one, the part around its word is."""
 
 _SHORT_TOPIC = 2  # words
+
+SHARE_OF_CHANGE, SHARE_OF_VALUE = 50, 70
+"""What two rules must have in common, in hundredths of their words, for the later one to replace the other:
+if it says that something changes, and if both give a value."""
+
+_SELDOM, _LEAST_RARITY = 3, 0.3
+"""Rules that may have a word before it weighs less, and what a word weighs at least, before it is squared."""
+
+_LITERAL = re.compile("['\"`«“‘„「][^'\"`»”’“」 ]{1,24}['\"`»”’“」]")
+"""A value that a rule gives: `'x_'`."""
 
 MOST_IN_FORCE = 200
 """Rules before a later one that it may replace. Each is compared, and one message may have thousands."""
@@ -168,7 +182,7 @@ def _weigh_long(text: str) -> dict[int, tuple[int, Weight]]:
 
 def _tables() -> tuple[Phrases, ...]:
     """A sentence without a phrase of these has no weight, unless it sets something right."""
-    rules = (rule_words.rules(), rule_words.habits(), rule_words.orders())
+    rules = (rule_words.rules(), rule_words.habits(), rule_words.orders(), rule_words.scopes())
     return (*rules, wish_words.telling(), wish_words.asking(), wish_words.speaking())
 
 
@@ -255,7 +269,7 @@ def _weigh_anew(sentence: str) -> Weight:
     asks = folded.rstrip(WHITE_SPACE).endswith(("?", "？", "؟"))
     if _sets_rule(folded) and (not asks or rule_words.replacing().find(folded) is not None):
         return "rule"
-    if not asks and _gives_order(folded):
+    if not asks and (_gives_order(folded) or _orders_for_all(folded)):
         return "rule"
     return _weigh_wish(folded, asks=asks)
 
@@ -288,6 +302,12 @@ def _sets_rule(folded: str) -> bool:
     `you need to ask first` has, and `what you need to know` has none.
     """
     for place in rule_words.rules().find_all(folded):
+        if _WANTS.match(folded, place):
+            clause = _CLAUSE_START.split(_read_before(folded, place))[-1]
+            # `I want you to ask` is one, and `there are two conventions I want you to follow` announces some.
+            if not _skip_leads(split_words(clause)):
+                return True
+            continue
         if not _DEMANDS.match(folded, place):
             return True
         word_before = "".join(split_words(_read_before(folded, place))[-1:]).strip(",;:")
@@ -312,6 +332,9 @@ def _sets_habit(folded: str) -> bool:
     `Siempre he vivido aquí` tells, and `usa siempre tabuladores` gives a rule.
     """
     places = list(rule_words.habits().find_all(folded))
+    if rule_words.scopes().find(folded) is not None:
+        # `Bitte füge eine Zeile hinzu` asks once, and `füge jedem Bericht eine hinzu` gives a rule.
+        places += rule_words.demands().find_all(folded)
     if not places:
         return False
     told_verbs = sorted(rule_words.told_verbs().find_all(folded))
@@ -328,6 +351,31 @@ def _sets_habit(folded: str) -> bool:
         if not _has_place(subjects, start, place):
             return True
     return False
+
+
+def _orders_for_all(folded: str) -> bool:
+    """Whether an English sentence begins with an order that holds for all of something, or on a condition.
+
+    `Add a test to every class` and `When naming classes, begin with a capital` do. `Add a test` is said once.
+    """
+    has_scope = rule_words.scopes().find(folded) is not None
+    for clause in COMMA.split(folded[:LONGEST_STATEMENT]):
+        words = _skip_leads(split_words(clause))
+        if len(words) < 2:  # a name, or a word such as `additionally`
+            continue
+        if words[0] in rule_words.CONDITION_STARTS and rule_words.NO_CONDITION.isdisjoint(words[1:2]):
+            has_scope = True
+            continue
+        return has_scope and words[0] in rule_words.VERBS and not _ONLY_TOLD.match(" ".join(words))
+    return False
+
+
+def _skip_leads(words: list[str]) -> list[str]:
+    """The words of an English clause without those that may stand before an order."""
+    for at, word in enumerate(words):
+        if word not in rule_words.LEADS and not word.endswith("ly"):
+            return words[at:]
+    return []
 
 
 def _has_place(places: Sequence[int], start: int, end: int) -> bool:
@@ -416,28 +464,57 @@ def _find_weighty_word(sentence: str) -> int:
 def find_replaced(rules: Sequence[str]) -> dict[str, str]:
     """Which of these rules, in the order in which they were given, a later one replaces, and by which.
 
-    A later rule replaces an earlier one if it says that something changes, and is about the same: half
-    of all their words are in both, or of the shorter one if that has hardly any, without those that only say
-    that it is a rule. By the shorter one alone, a third of all rules in force seemed to be replaced in long
-    talks with many of them. `From now on answer in American English` replaces `Always answer in British
-    English`.
+    A later rule replaces an earlier one if it says that something changes, and both have half of their words
+    in common: `From now on answer in American English` replaces `Always answer in British English`. If both
+    give a value, they must differ in hardly more than that: `End class names with 'k_'` replaces `Class names
+    should end with 'c_'`. A word weighs the less, the more rules have it: in long talks `end all variable
+    names` and `end all function names` have most words in common, and are about two things.
     """
     # A message may give one rule a thousand times, and a digest is written several times.
-    find_topic, find_words, replaces = cache(_find_topic), cache(_find_words), cache(_replaces)
+    find_words, replaces, gives_value = cache(_find_words), cache(_replaces), cache(_gives_value)
+    topics = {rule: _find_topic(rule) for rule in rules}
+    weights = _weigh_words(list(topics.values()))
     replaced: dict[str, str] = {}
     for at, later in enumerate(rules):
-        if not replaces(later):
+        if not replaces(later) and not gives_value(later):
             continue
         for earlier in rules[max(0, at - MOST_IN_FORCE) : at]:
-            one, other = find_topic(earlier), find_topic(later)
-            compared = min(len(one), len(other))
-            if compared > _SHORT_TOPIC:
-                compared = len(one | other)
-            is_about_same = 0 < compared <= 2 * len(one & other)
+            share = SHARE_OF_CHANGE
+            if gives_value(later) and gives_value(earlier):
+                share = SHARE_OF_VALUE
+            elif not replaces(later):
+                continue
+            is_about_same = _share_words(topics[earlier], topics[later], weights, share)
             # A rule that is given again in the same words replaces nothing.
             if is_about_same and find_words(earlier) != find_words(later):
                 replaced[earlier] = later
     return replaced
+
+
+def _weigh_words(topics: Sequence[frozenset[str]]) -> dict[str, int]:
+    """What each word of these topics weighs: in a few rules all words weigh the same."""
+    counts = Counter(chain.from_iterable(topics))
+    weights: dict[str, int] = {}
+    for word, count in counts.items():
+        rarity = log(max(len(topics), 1) / max(count, _SELDOM))
+        # Whole numbers, so that two machines whose logarithms differ in the last bit agree.
+        weights[word] = round(1000 * max(rarity, _LEAST_RARITY) ** 2)
+    return weights
+
+
+def _share_words(one: frozenset[str], other: frozenset[str], weights: Mapping[str, int], share: int) -> bool:
+    """Whether two topics share so many hundredths of their words; of a very short one, of its own."""
+    shared = one & other
+    if not shared:
+        return False
+    compared = one | other
+    if min(len(one), len(other)) <= _SHORT_TOPIC:
+        compared = min(one, other, key=len)
+    return share * sum(map(weights.__getitem__, compared)) <= 100 * sum(map(weights.__getitem__, shared))
+
+
+def _gives_value(rule: str) -> bool:
+    return _LITERAL.search(rule) is not None
 
 
 def _replaces(rule: str) -> bool:
@@ -463,7 +540,7 @@ def _normalise(text: str) -> str:
 
 def _find_topic(rule: str) -> frozenset[str]:
     """What a rule is about: its words without those of the tables; without spaces, pairs of letters."""
-    folded = _normalise(rule)
+    folded = _LITERAL.sub(" ", _normalise(rule))
     for phrases in (rule_words.rules(), rule_words.habits(), rule_words.orders(), rule_words.replacing()):
         folded = phrases.remove(folded)
     topic: set[str] = set()
