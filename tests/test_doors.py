@@ -16,7 +16,7 @@ from lamina import Budget, Policy, build, fit_request
 from lamina.adapters._stored_values import decode_stored
 from lamina.caches import load_rules
 from lamina.cli import main
-from lamina.cli.chat.screen import describe_call
+from lamina.cli.chat.terminal import describe_call
 from lamina.context.search import answer_search_call as search
 from lamina.context.tools import answer, memory_tools
 from lamina.core import Raw, Text, ToolCall, text_of

@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> str:
             )
             await record_talk(opened, name="begins-00", door="wrap", keep="nothing", updated=NOON - 2 * DAY)
             await keep_session(opened)
-            await keep_session(opened, name="evening", chat=True)
+            await keep_session(opened, name="evening")
 
     anyio.run(fill)
     return address
@@ -61,7 +61,7 @@ def test_one_list_has_the_conversations_of_every_door(store: str) -> None:
         "claude-code-77aa": "gateway",
         "begins-00": "wrap",
         "support-42": "session",
-        "evening": "chat",
+        "evening": "session",
     }
     talk = rows[TALK]
     assert (talk["requests"], talk["cuts"], talk["model"], talk["client"]) == (4, 1, "gpt-5", "session-42")
@@ -76,7 +76,7 @@ def test_one_list_has_the_conversations_of_every_door(store: str) -> None:
 
 
 def test_filters_find_by_date_client_door_and_words(store: str) -> None:
-    assert names(store, "--door", "chat") == ["evening"]
+    assert names(store, "--door", "session") == ["evening", "support-42"]
     assert names(store, "--since", "2026-09-20", "--door", "gateway") == [TALK]
     assert names(store, "--since", "1h") == ["evening", "support-42"]
     assert names(store, "--client", "claude-code-7") == ["claude-code-77aa"]
@@ -237,7 +237,7 @@ def test_messages_are_found_by_a_text_and_erased_by_their_keys(store: str) -> No
 OPTIONS = {
     "--since": ("7d",),
     "--client": ("session-42",),
-    "--door": ("chat",),
+    "--door": ("wrap",),
     "--text": (PROMPT,),
     "--format": ("json",),
     "--new-key-file": ("new.key",),

@@ -339,7 +339,7 @@ def test_where_nothing_keeps_processes_apart_verify_tells_the_risk(
 
 BASE = """
 import sys
-for name in ("cryptography", "psycopg", "numpy", "tokenizers", "prompt_toolkit"):
+for name in ("cryptography", "psycopg", "numpy", "tokenizers"):
     sys.modules[name] = None
 import contextlib, io, json
 from lamina.cli import main

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from lamina.conversations.addresses import Group, address_workspace, enlist, name_page
-from lamina.conversations.deleting import cost_place
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
 from lamina.conversations.record import Answered, CutNote, SentRequest, digest_body
 from lamina.conversations.record_writer import RecordWriter
@@ -222,12 +221,8 @@ def list_segments() -> list[Segment]:
     ]
 
 
-async def keep_session(
-    store: Store, *, workspace: str = "", name: str = "support-42", chat: bool = False
-) -> None:
-    """A session of two turns, with costs if it is a chat."""
+async def keep_session(store: Store, *, workspace: str = "", name: str = "support-42") -> None:
+    """A session of two turns."""
     async with Session.open(store, name, workspace=workspace, model="gpt-5") as session:
         await session.add(*list_segments())
         await session.ask("Anything else?")
-    if chat:
-        await store.append(cost_place(workspace, name), (), state=b'{"spent":{}}')

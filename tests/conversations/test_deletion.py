@@ -15,7 +15,6 @@ import pytest
 
 from lamina import Budget, Policy
 from lamina.conversations import delete_conversation, delete_message, find_messages, list_talks, prune
-from lamina.conversations.deleting import cost_place
 from lamina.conversations.listing import list_names
 from lamina.conversations.record import Answered, ConversationRecord, SentRequest
 from lamina.conversations.record_writer import RecordWriter
@@ -82,7 +81,7 @@ async def fill(store: Store, *, all_doors: bool = True) -> None:
         await record_talk(store)
         await record_talk(store, name="lowered", keep="lowered")
     await record_talk(store, name="support-42", door="session", opening="hello", packed=True)
-    await keep_session(store, chat=True)
+    await keep_session(store)
 
 
 async def delete_all_ways(store: Store, way: str) -> None:
@@ -157,9 +156,7 @@ async def test_everything_of_a_conversation_goes_and_what_begins_alike_stays() -
     assert not await delete_conversation(store, "", TALK)
     assert await delete_conversation(store, "", "lowered")
     assert (await store.read(find_page())).head.is_empty
-    assert (await store.read(cost_place("", "support-42"))).head.state
     assert await delete_conversation(store, "", "support-42")
-    assert not (await store.read(cost_place("", "support-42"))).head.state
 
 
 @awaited

@@ -159,7 +159,6 @@ def test_a_client_recalls_explains_and_searches_over_stdio(store: str) -> None:
         ("", "through the gateway"),
         ("gateway", "through the gateway"),
         ("wrap", "through a wrapped client"),
-        ("chat", "through lamina chat"),
         ("demo", "through the door 'demo'"),
     ],
 )

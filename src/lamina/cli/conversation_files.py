@@ -7,7 +7,6 @@ import anyio
 from lamina.cli.output import tell, write_result
 from lamina.cli.stored import no_such_conversation, open_existing, read_or_make_key
 from lamina.conversations.addresses import ADDRESSES
-from lamina.conversations.deleting import COSTS
 from lamina.conversations.exporting import export_conversation, import_conversation, is_export
 from lamina.conversations.recorded_log import describe_kept, read_recorded_log
 from lamina.conversations.store import ANSWERS, CONVERSATIONS, read_record, recorded_workspace
@@ -116,11 +115,6 @@ async def copy_everything(store: Store, workspace: str, address: str, key_file: 
         for place in (workspace, OwnName(f"{CONVERSATIONS}{recorded_in}")):
             for name, count in (await copy_conversations(store, target, place)).items():
                 copied[name] = copied.get(name, 0) + count
-        beside = (
-            f"{ADDRESSES}{recorded_in}",
-            f"{ANSWERS}{recorded_in}",
-            f"{COSTS}{workspace}",
-        )
-        for place in beside:
+        for place in (f"{ADDRESSES}{recorded_in}", f"{ANSWERS}{recorded_in}"):
             await copy_conversations(store, target, OwnName(place))
     return copied

@@ -103,7 +103,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "with all forks",
     )
     add("--all", action="store_true", help="for delete: everything of the workspace")
-    add("--door", metavar="DOOR", help="for list: gateway, wrap, session or chat")
+    add("--door", metavar="DOOR", help="for list: gateway, wrap or session")
     add(
         "--text",
         metavar="WORDS",

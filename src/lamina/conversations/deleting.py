@@ -24,14 +24,6 @@ from lamina.errors import Damaged
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import ManyDeletable, OwnName, Store, Where
 
-COSTS = "lamina.chat/"
-"""Begins the names of the workspaces that hold what the conversations of a chat have cost."""
-
-
-def cost_place(workspace: str, name: str) -> Where:
-    """Where a chat stores what a conversation has cost."""
-    return Where(OwnName(f"{COSTS}{workspace}"), name)
-
 
 async def delete_conversation(store: Store, workspace: str, name: str) -> bool:
     """Delete a conversation of any door, with everything that belongs to it. False if there was none.
@@ -46,7 +38,7 @@ async def delete_conversations(store: Store, workspace: str, names: Sequence[str
     """Delete these conversations with everything that belongs to them. Returns how many places there were."""
     places: list[Where] = []
     for name in names:
-        places += (cost_place(workspace, name), Where(workspace, name))
+        places.append(Where(workspace, name))
         places += await list_record_places(store, workspace, name)
     return await delete_places(store, places)
 
@@ -54,8 +46,7 @@ async def delete_conversations(store: Store, workspace: str, names: Sequence[str
 async def delete_workspace(store: Store, workspace: str) -> int:
     """Delete everything of a workspace, whatever made it. Returns how many places there were."""
     recorded_in = recorded_workspace(workspace)
-    own = [f"{COSTS}{workspace}"]
-    own += [f"{prefix}{recorded_in}" for prefix in (ADDRESSES, ANSWERS, CONVERSATIONS)]
+    own = [f"{prefix}{recorded_in}" for prefix in (ADDRESSES, ANSWERS, CONVERSATIONS)]
     places: list[Where] = []
     for own_workspace in (*map(OwnName, own), workspace):
         names = [listed.conversation async for listed in every_conversation(store, own_workspace)]

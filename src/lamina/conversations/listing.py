@@ -12,7 +12,6 @@ from datetime import datetime
 
 import msgspec
 
-from lamina.conversations.deleting import cost_place
 from lamina.conversations.recognise import list_ids
 from lamina.conversations.record import count_compactions
 from lamina.conversations.recorded_log import decode_segments
@@ -236,12 +235,9 @@ async def _find_logged(store: Store, workspace: str, name: str) -> ListedTalk | 
     for segment in (*first_segments, *last_segments):
         updated = _seconds(segment.at) or updated
         began = began or updated
-    door = "session"
-    if (await store.read(cost_place(workspace, name), last=0)).head.state:
-        door = "chat"
     return ListedTalk(
         name=name,
-        door=door,
+        door="session",
         title=find_title(first_segments),
         model=_read_model(first_page.records),
         began=began,

@@ -282,7 +282,6 @@ _DOORS = {
     "gateway": "through the gateway",
     "wrap": "through a wrapped client",
     "session": "through a session",
-    "chat": "through lamina chat",
 }
 """How requests of each door came, as a list says it."""
 

@@ -29,17 +29,13 @@ found, 4 the store refuses it
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina chat [--model NAME] [--folder DIR] [--persona TEXT|FILE] [--conversation NAME]\n"
-        "                [--window N] [--tools all|read|none] [--store STORE]\n"
-        "                [--sealed | --key-file FILE]"
+        "lamina chat [--model NAME] [--folder DIR] [--conversation NAME] [--window N]\n"
+        "                [--tools all|read|none] [--store STORE] [--sealed | --key-file FILE]"
     )
     parser.epilog = _EXAMPLES
     parser.add_argument("--model", metavar="NAME", default="", help="a model, such as gpt-5 or ollama/NAME")
     parser.add_argument(
         "--folder", metavar="DIR", default=".", help="the folder of @path and of the tools (default: .)"
-    )
-    parser.add_argument(
-        "--persona", metavar="P", default="", help="who the model is: a text, or a file that has it"
     )
     parser.add_argument("--conversation", metavar="NAME", default="", help="continue this one, or start it")
     parser.add_argument(

@@ -10,343 +10,130 @@ was interrupted as far as they came: killed at any time, the same session goes o
 from __future__ import annotations
 
 import argparse
-import contextlib
 import difflib
 import os
+import re
 import shlex
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 from anyio import to_thread
 
-from lamina.agent import (
-    Agent,
-    AgentRegistry,
-    load_agents,
-    open_for,
-    workspace_actions,
-)
-from lamina.cli.chat.approving import Approval
-from lamina.cli.chat.attaching import Choice, mention_choices
-from lamina.cli.chat.commands import COMMANDS, list_prompts, segment_names
-from lamina.cli.chat.conversation import NextSession, Surroundings, TerminalChat
-from lamina.cli.chat.costs import KeptRoute, read_route
-from lamina.cli.chat.keys import describe_key, find_or_make_key, sealed_address
-from lamina.cli.chat.lines import Interrupts, LineSource, echo_typing, lines_for
-from lamina.cli.chat.reached_models import ModelChoice, ReachedModel, is_same_model, reach_model
-from lamina.cli.chat.screen import Screen
-from lamina.cli.chat.search import SearchedTexts
-from lamina.cli.chat.session_commands import find_persona, fresh_name, list_sessions
+from lamina.agent import Action, Agent, TurnOutcome, open_for, workspace_actions
+from lamina.cli.chat.models import ModelRoute, find_route, find_window, limit_answers, open_client
+from lamina.cli.chat.sealed_store import find_or_make_key, sealed_address
+from lamina.cli.chat.terminal import Terminal
+from lamina.cli.explain import layer_lines
 from lamina.cli.stored import find_key, hide_password
-from lamina.context.memory import MEMORY, Memory
 from lamina.context.tools import Offer, workspace_tools
-from lamina.core.values import Budget, Segment
+from lamina.core.envelope import Envelope
+from lamina.core.explanation import describe_cut, describe_row, join_folds
+from lamina.core.values import Budget, Form
 from lamina.dialects.port import PlainHead
+from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, LaminaError, StoreError
 from lamina.fitting.policy import Policy
 from lamina.models.facts import model as facts_of
 from lamina.sessions import Session, SetupOptions
 from lamina.sessions.records import read_records
 from lamina.sessions.setup import Setup, load_user_policy
-from lamina.settings import Settings, config_folder, data_folder, load_settings
+from lamina.settings import Settings, load_settings
 from lamina.stores.address import open_chosen_store
 from lamina.stores.port import Store, Where
 from lamina.workspace.workspace import Workspace
 
-PROMPT = "> "
-HISTORY = "chat_history"
+# `@src/client.py` or `@"two words.txt"`, and not the second half of `me@example.org`.
+_MENTION = re.compile(r'(?<![\w@/.])@(?:"([^"\n]+)"|([^\s"@]+))')
 
-AGENTS_FILE = "agents.toml"
-"""The user's own agents, beside the settings."""
+_PUNCTUATION = ".,;:!?)]}'"
+"""What ends a sentence rather than a path."""
+
+ENDINGS = {
+    "steps": "the limit of steps was reached; say go on",
+    "length": "the answer was cut off at its longest length; say go on",
+    "refused": "the model's provider refused to answer",
+    "error": "the answer broke off; /retry asks again",
+    "empty": "the answer was empty; /retry asks again",
+}
 
 
 async def talk(arguments: argparse.Namespace) -> int:
-    """A whole run: finds store and model, and opens one session after the other."""
+    """A whole run: finds store and model, opens the session, and reads lines until the user leaves."""
+    terminal = Terminal()
     settings = await to_thread.run_sync(load_settings)
-    persona = find_persona(arguments.persona, place="--persona")
-    root = Path(os.path.expanduser(arguments.folder))  # noqa: ASYNC240, PTH111
-    space = await to_thread.run_sync(Workspace, root)
     key = await find_key(arguments.key_file)
-    sealed_note = ""
     if arguments.sealed and key is None:
         address = sealed_address(arguments.store, settings)
         settings = msgspec.structs.replace(settings, store=address)
-        kept_key = await to_thread.run_sync(find_or_make_key, address)
-        key = kept_key.key
-        sealed_note = describe_key(kept_key)
+        key, remark = await to_thread.run_sync(find_or_make_key, address)
+        terminal.remark(remark)
+    name = arguments.conversation or f"chat-{datetime.now().astimezone():%Y-%m-%d-%H%M%S}"
+    space = await to_thread.run_sync(Workspace, arguments.folder)
     async with open_chosen_store(arguments.store, settings, key=key) as store:
-        # Typed lines go into a plain file, which must not hold what a sealed store encrypts.
-        is_private = key is not None or arguments.store == "memory:"
-        agents = await load_own_agents()
-        chat_run = ChatRun(
-            arguments, settings, store, space, root, agents=agents, keeps_history=not is_private
-        )
-        if sealed_note:
-            chat_run.screen.remark(sealed_note)
-        first = NextSession(
-            name=arguments.conversation or fresh_name(),
-            model=arguments.model,
-            window=arguments.window,
-            persona=persona,
-        )
-        async with chat_run.closing():
-            if not chat_run.lines.asks:
-                return await chat_run.run_sessions(first)
-            with chat_run.interrupts.listen():
-                return await chat_run.run_sessions(first)
+        setup = await _read_setup(store, Where(settings.workspace, name))
+        route = await to_thread.run_sync(_choose_route, arguments, settings, setup)
+        budget = await to_thread.run_sync(_choose_budget, arguments, settings, setup, route)
+        client = open_client(route, os.environ, window=_window_of(budget))
+        agent = Agent(client=client, actions=_list_actions(arguments.tools, space), approve=terminal.approve)
+        output = limit_answers(route, budget)
+        async with (
+            client,
+            open_for(
+                agent,
+                store,
+                name,
+                model=route.model,
+                policy=Policy(budget=budget),
+                root=arguments.folder,
+                setup=SetupOptions(head=PlainHead(output=output)),
+                workspace=settings.workspace,
+                settings=settings,
+            ) as session,
+        ):
+            chat = Chat(session, agent, space, terminal)
+            terminal.remark(f"{route.model} at {route.where} · session {name} · /help, Ctrl-D leaves")
+            await chat.read_lines()
+            if session.log:
+                terminal.remark(f"kept; go on with: {_write_command(arguments, name)}")
+    return int(chat.failed and not terminal.live)
 
 
-class ChatRun:
-    """What all sessions of one run share, and the model that answers now."""
-
-    def __init__(
-        self,
-        arguments: argparse.Namespace,
-        settings: Settings,
-        store: Store,
-        space: Workspace,
-        root: Path,
-        *,
-        agents: AgentRegistry,
-        keeps_history: bool,
-    ) -> None:
-        self.arguments = arguments
-        self.settings = settings
-        self.store = store
-        self.space = space
-        self.agents = agents
-        history_path = data_folder() / HISTORY if keeps_history else None
-        self.lines: LineSource = lines_for(history_path, self._choices)
-        self.screen = Screen(live=self.lines.asks)
-        self.interrupts = Interrupts(lambda: print(f"\n{PROMPT}", end="", flush=True))
-        self.approval = Approval(self.lines, self.screen, self.interrupts.stop)
-        self.memory = Memory(store, Where(settings.workspace, MEMORY))
-        self.searched = SearchedTexts(store, settings.workspace, space, root)
-        self.open_session: Session | None = None
-        self._session_names: list[str] = []
-        self._failed = False
-        self._model_choice = ModelChoice()
-        self._reached: ReachedModel | None = None
-        self._model_in_use = contextlib.AsyncExitStack()
-
-    @contextlib.asynccontextmanager
-    async def closing(self) -> AsyncIterator[None]:
-        """Close the model and the search index at the end of the run."""
-        try:
-            yield
-        finally:
-            await self.searched.close()
-            await self._model_in_use.aclose()
-
-    async def run_sessions(self, first: NextSession) -> int:
-        """Open sessions until the user leaves; the exit status."""
-        next_session: NextSession | None = first
-        while next_session is not None:
-            setup = await self._read_setup(next_session.name)
-            agent_name = self._choose_agent(next_session, setup)
-            model_choice = await self._find_model(next_session, setup)
-            reached_model = await self._reach(model_choice)
-            agent = self._make_agent(reached_model, agent_name)
-            budget = _budget_for(model_choice, reached_model)
-            async with self._open(agent, reached_model, next_session, budget) as session:
-                self.open_session = session
-                route = KeptRoute(server=reached_model.server, window=self._model_choice.window)
-                surroundings = Surroundings(
-                    self.store, self.space, self.screen, self.lines, self.memory, self.searched, self.agents
-                )
-                chat = TerminalChat(session, agent, surroundings, route=route, opened_as=next_session)
-                self._session_names = await list_sessions(chat)
-                with contextlib.closing(chat):
-                    await chat.begin(reached_model.model, reached_model.where, again=next_session.again)
-                    await self._read_lines(chat)
-                name = session.conversation
-                next_session = chat.after
-                self._failed = self._failed or chat.failed
-        if session.log:
-            self.screen.remark(f"kept; go on with: {self._command(name)}")
-        if self._failed and not self.lines.asks:
-            return 1
-        return 0
-
-    async def _reach(self, model_choice: ModelChoice) -> ReachedModel:
-        """The model of the next session. If it cannot be reached, the one that answers now goes on."""
-        if self._reached is not None and self._is_reached(model_choice, self._reached):
-            return self._reached
-        opening = contextlib.AsyncExitStack()
-        try:
-            reached_model = await opening.enter_async_context(
-                reach_model(model_choice, environment=os.environ)
-            )
-        except LaminaError as error:
-            if self._reached is None:
-                raise
-            self._failed = True
-            self.screen.problem(str(error))
-            self.screen.remark(f"{self._reached.model} goes on")
-            return self._reached
-        await self._model_in_use.aclose()
-        self._model_in_use = opening
-        self._model_choice = model_choice
-        self._reached = reached_model
-        return reached_model
-
-    def _is_reached(self, model_choice: ModelChoice, reached_model: ReachedModel) -> bool:
-        """Whether the model that answers now is the chosen one, at its server and with its window."""
-        is_same_server = model_choice.server in ("", reached_model.server)
-        is_same_window = model_choice.window == self._model_choice.window
-        return model_choice.model == reached_model.model and is_same_server and is_same_window
-
-    async def _read_setup(self, name: str) -> Setup | None:
-        """What a conversation is set up with; None if nothing is stored of it."""
-        page = await self.store.read(Where(self.settings.workspace, name))
-        return read_records([record.body for record in page.records]).setup
-
-    def _choose_agent(self, next_session: NextSession, setup: Setup | None) -> str:
-        """The name of the agent that was asked for, or else of the conversation's own; "" for none."""
-        if next_session.agent is not None:
-            return next_session.agent
-        own_name = str(setup.agent.get("name", "")) if setup is not None else ""
-        if own_name and own_name not in self.agents:
-            self.screen.remark(f"there is no agent {own_name!r} any more; the chat goes on without it")
-            return ""
-        return own_name
-
-    async def _find_model(self, next_session: NextSession, setup: Setup | None) -> ModelChoice:
-        """Which model a session wants, and what its conversation says about it.
-
-        What is kept of the conversation's own model (its server, its window) says nothing about another.
-        """
-        if setup is None:
-            return self._choose_model(next_session)
-        model = next_session.model or setup.model
-        if not is_same_model(model, setup.model):
-            return ModelChoice(model=model, window=next_session.window)
-        route = await read_route(self.store, self.settings.workspace, next_session.name)
-        return ModelChoice(
-            model=model,
-            dialect=setup.dialect,
-            server=route.server,
-            window=next_session.window or route.window,
-            last_window=_window_of(setup.budget),
-        )
-
-    def _choose_model(self, next_session: NextSession) -> ModelChoice:
-        """The model of a conversation of which nothing is stored: as asked for, else that of the settings."""
-        model = next_session.model or self.settings.model
-        window = next_session.window
-        if model == self.settings.model:
-            window = window or _window_of(load_user_policy(self.settings, os.environ).budget)
-        if self._reached is not None and is_same_model(model, self._reached.model):
-            return _choose_again(self._reached, window)
-        return ModelChoice(model=model, dialect=self.settings.dialect, window=window)
-
-    def _command(self, name: str) -> str:
-        """The command that goes on with a session, in the same store and workspace."""
-        words = ["lamina", "chat", "--conversation", name]
-        if self.arguments.sealed:
-            words.append("--sealed")
-        if self.arguments.store:
-            words += ["--store", hide_password(self.arguments.store)]
-        if self.arguments.key_file:
-            words += ["--key-file", self.arguments.key_file]
-        if self.arguments.folder != ".":
-            words += ["--folder", self.arguments.folder]
-        return shlex.join(words)
-
-    def _open(
-        self, agent: Agent, reached_model: ReachedModel, next_session: NextSession, budget: Budget | None
-    ) -> AbstractAsyncContextManager[Session]:
-        """Open a session. It keeps its persona and its window over history, unless they are given."""
-        return open_for(
-            agent,
-            self.store,
-            next_session.name,
-            model=reached_model.model,
-            policy=Policy(budget=budget, history=next_session.history),
-            persona=next_session.persona,
-            sources=[self.memory.source(log=self._log)],
-            setup=SetupOptions(
-                head=PlainHead(output=reached_model.output), agent={} if next_session.agent == "" else None
-            ),
-            workspace=self.settings.workspace,
-            settings=self.settings,
-        )
-
-    def _log(self) -> tuple[Segment, ...]:
-        if self.open_session is None:
-            return ()
-        return self.open_session.log
-
-    async def _read_lines(self, chat: TerminalChat) -> None:
-        """Read lines and take them, until the user leaves or the input ends."""
-        while not chat.left:
-            draft = chat.draft
-            chat.draft = ""
-            line = await self.lines.read(PROMPT, draft=draft)
-            if line is None:
-                return
-            if line.strip():
-                await self._take_line(chat, line, edits=bool(draft))
-
-    async def _take_line(self, chat: TerminalChat, line: str, *, edits: bool) -> None:
-        """One line, which Ctrl-C interrupts, and for which no error ends the chat.
-
-        `edits`: it is sent in place of the last message.
-        """
-        action = chat.edit(line.strip()) if edits else _act_on_line(chat, line)
-        try:
-            with echo_typing(on=False):
-                is_done = await self.interrupts.run(action)
-            if not is_done:
-                self.screen.end()
-                self.screen.remark("(interrupted; what was said is kept; /continue goes on)")
-        except LaminaError as error:
-            if isinstance(error, StoreError) and not self.lines.asks:
-                raise
-            chat.fail(error)
-        finally:
-            chat.settle()
-
-    def _make_agent(self, reached_model: ReachedModel, name: str) -> Agent:
-        """The agent of this name, or one with the usual persona and all tools."""
-        tools = self.arguments.tools
-        offers: tuple[Offer, ...] = ()
-        if tools != "none":
-            offers = workspace_tools(self.space, changes=tools == "all")
-        actions = workspace_actions(offers)
-        if name:
-            return self.agents.make(name, client=reached_model.client, actions=actions, approve=self.approval)
-        return Agent(client=reached_model.client, actions=actions, approve=self.approval)
-
-    def _choices(self, before: str) -> Iterator[Choice]:
-        """What Tab offers: commands, what some of them take, and paths and tags after @."""
-        word, space, rest = before.partition(" ")
-        if word.startswith("/") and not space:
-            yield from _complete(word[1:], COMMANDS, label="/{}")
-            return
-        match word:
-            case "/pin" | "/recall" | "/why":
-                yield from _complete(rest, segment_names(self._log()))
-            case "/attach":
-                yield from mention_choices(f"@{rest.removeprefix('@')}", self.space)
-            case "/prompt":
-                yield from _complete(rest, list_prompts())
-            case "/agent":
-                yield from _complete(rest, self.agents)
-            case "/open" | "/delete":
-                yield from _complete(rest, self._session_names)
-            case _:
-                yield from mention_choices(before, self.space)
+async def _read_setup(store: Store, where: Where) -> Setup | None:
+    """What a conversation is set up with; None if nothing is stored of it."""
+    page = await store.read(where)
+    return read_records([record.body for record in page.records]).setup
 
 
-async def load_own_agents() -> AgentRegistry:
-    """The agents of the user's own file; none without one."""
-    file = config_folder() / AGENTS_FILE
-    if not await to_thread.run_sync(file.is_file):
-        return AgentRegistry({})
-    return await to_thread.run_sync(load_agents, file)
+def _choose_route(arguments: argparse.Namespace, settings: Settings, setup: Setup | None) -> ModelRoute:
+    """The model that is named, else the conversation's own, else that of the settings, else any."""
+    if setup is not None and arguments.model in ("", setup.model):
+        return find_route(setup.model, os.environ, dialect=setup.dialect)
+    if arguments.model:
+        return find_route(arguments.model, os.environ)
+    return find_route(settings.model, os.environ, dialect=settings.dialect)
+
+
+def _choose_budget(
+    arguments: argparse.Namespace, settings: Settings, setup: Setup | None, route: ModelRoute
+) -> Budget | None:
+    """The window of a session; None for the one that its conversation has.
+
+    A conversation that goes on with another model must not keep the window of the last one.
+    """
+    last = 0
+    is_same_model = setup is not None and setup.model == route.model
+    if setup is not None and is_same_model:
+        last = _window_of(setup.budget)
+    chosen = arguments.window
+    if not chosen and setup is None and settings.model in (arguments.model, route.model):
+        chosen = _window_of(load_user_policy(settings, os.environ).budget)
+    budget = find_window(route, os.environ, chosen=chosen, last=last)
+    if budget is None and not is_same_model:
+        return facts_of(route.model).budget
+    return budget
 
 
 def _window_of(budget: Budget | int | None) -> int:
@@ -356,47 +143,211 @@ def _window_of(budget: Budget | int | None) -> int:
     return budget or 0
 
 
-def _choose_again(reached_model: ReachedModel, window: int) -> ModelChoice:
-    """The model that answers now, for a conversation of which nothing is stored."""
-    return ModelChoice(
-        model=reached_model.model,
-        dialect=reached_model.client.dialect,
-        server=reached_model.server,
-        window=window,
-        last_window=_window_of(reached_model.budget),
-    )
+def _list_actions(tools: str, space: Workspace) -> tuple[Action, ...]:
+    offers: tuple[Offer, ...] = ()
+    if tools != "none":
+        offers = workspace_tools(space, changes=tools == "all")
+    return workspace_actions(offers)
 
 
-def _budget_for(model_choice: ModelChoice, reached_model: ReachedModel) -> Budget | None:
-    """The budget of a session; None for the one that its conversation has.
+def _write_command(arguments: argparse.Namespace, name: str) -> str:
+    """The command that goes on with a session, in the same store and workspace."""
+    words = ["lamina", "chat", "--conversation", name]
+    if arguments.sealed:
+        words.append("--sealed")
+    if arguments.store:
+        words += ["--store", hide_password(arguments.store)]
+    if arguments.key_file:
+        words += ["--key-file", arguments.key_file]
+    if arguments.folder != ".":
+        words += ["--folder", arguments.folder]
+    return shlex.join(words)
 
-    A conversation that goes on with another model must not keep the window of the last one.
+
+class Chat:
+    """A session and what it is talked through with. `failed`: a message had no answer."""
+
+    def __init__(self, session: Session, agent: Agent, space: Workspace, terminal: Terminal) -> None:
+        self.session = session
+        self.agent = agent
+        self.space = space
+        self.terminal = terminal
+        self.failed = False
+        self._notes_shown = 0
+
+    async def read_lines(self) -> None:
+        """Take lines until the user leaves or the input ends. No error of a line ends the chat."""
+        while True:
+            line = self.terminal.read("> ")
+            if line is None or line.strip() == "/quit":
+                return
+            if line.strip():
+                await self._take_line(line)
+
+    async def _take_line(self, line: str) -> None:
+        try:
+            if not await self.terminal.run(self._act(line)):
+                self.terminal.end()
+                self.terminal.remark("(interrupted; what was said is kept; say go on, or /retry)")
+        except LaminaError as error:
+            if isinstance(error, StoreError) and not self.terminal.live:
+                raise
+            self.failed = True
+            self.terminal.problem(str(error))
+        finally:
+            self.terminal.end()
+            for note in self.session.notes[self._notes_shown :]:
+                self.terminal.remark(note)
+            self._notes_shown = len(self.session.notes)
+
+    async def _act(self, line: str) -> None:
+        """A line that begins with a slash and a word is a command; every other one is a message."""
+        word, _, rest = line.partition(" ")
+        if not (word.startswith("/") and word[1:].isalpha()):
+            await self.say(line.strip())
+            return
+        command = COMMANDS.get(word[1:])
+        if command is None:
+            hint = "/help lists them; a line that begins with a space is sent as it is"
+            for name in difflib.get_close_matches(word[1:], COMMANDS, n=1, cutoff=0.7):
+                hint = f"did you mean /{name}? {hint}"
+            raise BadInput("there is no such command", place=word, hint=hint)
+        await command.act(self, rest.strip())
+
+    async def say(self, words: str) -> None:
+        """One turn: the message, and what it names with @."""
+        attachments: list[str] = []
+        for quoted, bare in dict.fromkeys(_MENTION.findall(words)):
+            mention = quoted or bare
+            attachment = await to_thread.run_sync(self._find, mention)
+            if attachment:
+                attachments.append(attachment)
+                self.terminal.remark(f"attached {attachment}")
+            else:
+                self.terminal.remark(f"@{mention}: no such file in the workspace, sent as words")
+        await self._run_turn(partial(self.agent.run, prompt=words, attach=attachments))
+
+    def _find(self, mention: str) -> str:
+        """What is mentioned: a page, a tag, a file, or a folder with a slash; "" if it is nothing.
+
+        In `look at @src/a.py.` it is `src/a.py`: the name with the full stop is tried first.
+        """
+        bare = mention.rstrip(_PUNCTUATION)
+        if mention.startswith(("#", "http://", "https://")):
+            return bare
+        for path in (mention, bare):
+            try:
+                kind = self.space.kind(path)
+            except BadInput:  # it leads out of the workspace, or is no path at all
+                continue
+            if kind == "folder":
+                return f"{path.rstrip('/') or '.'}/"
+            if kind:
+                return path
+        return ""
+
+    async def retry(self, _: str) -> None:
+        """The answer to the last message, for the first time or again."""
+        if not self.session.pending and not self.session.calls:
+            await self.session.regenerate()
+        await self._run_turn(self.agent.go_on)
+
+    async def edit(self, words: str) -> None:
+        """Take back the last message and its answer, and send other words in its place."""
+        _require(words, "/edit", "the new words")
+        await self.session.rewind(-1)
+        await self.say(words)
+
+    async def why(self, key: str) -> None:
+        """Show why each segment is sent as it is, or one of them."""
+        rows = join_folds(self.session.explain().rows)
+        if key:
+            rows = [row for row in rows if key in (row.key, row.ref, row.recall)]
+        if not rows:
+            raise BadInput(f"nothing here is called {key!r}", place="/why", hint="/why lists the keys")
+        self.terminal.show("\n".join(map(describe_row, rows)))
+
+    async def context(self, _: str) -> None:
+        """Show what fills the window. After a restart the request is built again to see it."""
+        if not self.session.log:
+            raise BadInput("nothing was said yet", place="/context", hint="ask something first")
+        envelope = self.session.envelope or await self.session.build()
+        self.terminal.show("\n".join(layer_lines(envelope)))
+        if self.session.budget is not None:
+            self.terminal.show(f"window {self.session.budget.window:,} tokens")
+        cuts = envelope.ledger.cuts
+        if cuts:
+            self.terminal.show(f"{count_noun(len(cuts), 'cut')}; the last, {describe_cut(cuts[-1])}")
+
+    async def recall(self, key: str) -> None:
+        """Show the full text behind a key."""
+        self.terminal.show(self.session.recall(_require(key, "/recall", "a key; /why lists them")).text)
+
+    async def help(self, _: str) -> None:
+        """Show all commands, each with what it takes and does."""
+        usages = {f"/{name} {command.takes}": command.does for name, command in COMMANDS.items()}
+        width = max(map(len, usages))
+        self.terminal.show("\n".join(f"{usage:<{width}}  {does}" for usage, does in usages.items()))
+        self.terminal.show(HELP)
+
+    async def _run_turn(self, turn: Callable[..., Awaitable[TurnOutcome]]) -> None:
+        """Run a turn and show its events, and what it took."""
+        self.terminal.wait()
+        outcome = await turn(self.session, hear=self.terminal.hear)
+        self.terminal.end()
+        if outcome.ending != "end":
+            self.failed = self.failed or outcome.ending in ("error", "empty", "refused")
+            self.terminal.problem(ENDINGS.get(outcome.ending, f"the turn ended: {outcome.ending}"))
+        if self.session.envelope is not None:
+            self.terminal.remark(describe_turn(self.session.envelope, outcome))
+
+
+def describe_turn(envelope: Envelope, outcome: TurnOutcome) -> str:
+    """The line after an answer: what was sent, what of it was cached, what was left out, what it cost.
+
+    `sent 1,204 of 5,500 tokens · 1,000 of 1,210 from the cache · all 12 pieces in full · $0.0031`
     """
-    if reached_model.budget is not None:
-        return reached_model.budget
-    if model_choice.last_window and is_same_model(model_choice.model, reached_model.model):
-        return None
-    return facts_of(reached_model.model).budget
+    spent = outcome.spent
+    parts = [f"sent {envelope.tokens:,} of {envelope.room or 0:,} tokens"]
+    if spent.steps > 1:
+        parts = [f"{spent.steps} requests, the last of {envelope.tokens:,} tokens"]
+    if spent.input:
+        parts.append(f"{spent.cached:,} of {spent.input:,} from the cache")
+    lowered = sum(entry.form is not Form.FULL for entry in envelope.entries)
+    pieces = count_noun(len(envelope.entries), "piece")
+    if lowered:
+        parts.append(f"of {pieces} {lowered:,} shortened or left out (/why)")
+    else:
+        parts.append(f"all {pieces} in full")
+    if spent.money:
+        parts.append(f"${spent.money:.4f}")
+    return " · ".join(parts)
 
 
-def _complete(beginning: str, names: Iterable[str], *, label: str = "{}") -> Iterator[Choice]:
-    """The names that begin like this. `label` is how one stands in the list that Tab opens."""
-    for name in names:
-        if name.startswith(beginning):
-            yield Choice(len(beginning), name, label.format(name))
+def _require(words: str, command: str, what: str) -> str:
+    """The argument of a command. Raises BadInput if there is none."""
+    if not words:
+        raise BadInput(f"it takes {what}", place=command, hint=f"write it after {command}")
+    return words
 
 
-async def _act_on_line(chat: TerminalChat, line: str) -> None:
-    """A line that begins with a slash and a word is a command; every other one is a message."""
-    word, _, rest = line.partition(" ")
-    is_command = word.startswith("/") and word[1:].isalpha()
-    if not is_command:
-        await chat.say(line.strip())
-        return
-    command = COMMANDS.get(word[1:])
-    if command is None:
-        hint = "/help lists them; a line that begins with a space is sent as it is"
-        for name in difflib.get_close_matches(word[1:], COMMANDS, n=1, cutoff=0.7):
-            hint = f"did you mean /{name}? {hint}"
-        raise BadInput("there is no such command", place=word, hint=hint)
-    await command.act(chat, rest.strip())
+class Command(NamedTuple):
+    """A command. It is called with the chat and the rest of the line."""
+
+    takes: str
+    does: str
+    act: Callable[[Chat, str], Awaitable[None]]
+
+
+COMMANDS = {
+    "context": Command("", "what fills the window, and the last cut", Chat.context),
+    "why": Command("[KEY]", "why each piece is sent in full, shortened or not at all", Chat.why),
+    "recall": Command("KEY", "show the full text behind a key", Chat.recall),
+    "retry": Command("", "ask for the last answer again, or for its rest", Chat.retry),
+    "edit": Command("WORDS", "take back the last message, and send these words instead", Chat.edit),
+    "help": Command("", "this list", Chat.help),
+}
+
+HELP = """
+In a message @path attaches a file or folder, @#tag the notes with a tag, @https://... a page.
+Ctrl-C interrupts an answer, and what was said is kept; Ctrl-D or /quit leaves."""
