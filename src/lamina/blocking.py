@@ -17,7 +17,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from lamina.errors import BadInput
 from lamina.sessions import Session as Async
 
 __all__ = ["Session"]
@@ -73,6 +72,7 @@ def _open_blocking(
 ) -> Callable[P, AbstractContextManager[Session]]:
     """A context manager that starts the thread and opens the async session in it."""
 
+    @wraps(open_async)
     @contextmanager
     def open_session(*args: P.args, **kwargs: P.kwargs) -> Iterator[Session]:
         with (
@@ -81,32 +81,7 @@ def _open_blocking(
         ):
             yield Session(session, portal)
 
-    @wraps(open_async)
-    def open_when_entered(*args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[Session]:
-        return OpeningBlockingSession(open_session(*args, **kwargs))
-
-    return open_when_entered
-
-
-class OpeningBlockingSession(AbstractContextManager["Session"]):
-    """What `Session.open` returns: the session comes with `with`."""
-
-    def __init__(self, manager: AbstractContextManager[Session]) -> None:
-        self._manager: Any = manager
-
-    def __enter__(self) -> Session:
-        session: Session = self._manager.__enter__()
-        return session
-
-    def __exit__(self, *error: object) -> bool | None:
-        handled: bool | None = self._manager.__exit__(*error)
-        return handled
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or not hasattr(Async, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        hint = "write: with Session.open(...) as session"
-        raise BadInput("the session is not open yet", place="Session.open", hint=hint)
+    return open_session
 
 
 class Session:

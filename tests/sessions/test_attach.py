@@ -195,7 +195,7 @@ async def test_a_source_that_was_not_entered_is_refused_at_once() -> None:
     index = open_index()
     for given in ({"sources": [index]}, {"sources": ["a.md"]}):
         with pytest.raises(BadInput, match=r"sources\[0\]"):
-            opened(MemoryStore(), model="gpt-5", **given)
+            await opened(MemoryStore(), model="gpt-5", **given).__aenter__()
     async with opened(MemoryStore(), model="gpt-5") as session:
         with pytest.raises(BadInput, match="was not entered"):
             await session.ask("x", attach=[index])  # type: ignore[list-item]

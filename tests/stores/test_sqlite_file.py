@@ -174,50 +174,6 @@ def test_stores_of_one_process_share_the_writer(path: Path) -> None:
     assert three is not one
 
 
-def test_a_backup_under_load_is_one_moment(path: Path) -> None:
-    copies = [path.with_name(f"copy{number}.db") for number in range(3)]
-
-    async def work(store: SqliteStore) -> None:
-        async def write() -> None:
-            for number in range(200):
-                await store.append(
-                    HERE, [b"x" * 3000] * 2, expect=2 * number, state=str(2 * number + 2).encode()
-                )
-
-        await store.append(Where("w", "first"), [b"x"])
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(write)
-            for copy in copies:
-                await store.backup(copy)
-                await anyio.sleep(0.02)
-
-    async def check(store: SqliteStore) -> int:
-        page = await store.read(HERE)
-        assert len(page.records) == page.head.count
-        assert page.head.state == (str(page.head.count).encode() if page.head.count else b"")
-        assert (await store.read(Where("w", "first"))).head.count == 1
-        return page.head.count
-
-    with_store(path, work)
-    names = sorted(each.name for each in path.parent.iterdir())
-    assert [name for name in names if not name.endswith(LOCK_SUFFIX)] == [
-        "chats.db",
-        *(copy.name for copy in copies),
-    ]
-    counts = [with_store(copy, check) for copy in copies]
-    assert counts == sorted(counts)
-    assert counts[-1] > 0
-
-
-@awaited
-async def test_a_backup_overwrites_nothing(path: Path) -> None:
-    async with open_sqlite(path) as store:
-        path.with_name("precious").write_text("mine")
-        await expect_error(store.backup(path.with_name("precious")), BadInput)
-        await expect_error(store.backup(path.parent / "no" / "where"), StoreError)
-        assert path.with_name("precious").read_text() == "mine"
-
-
 def test_a_closed_store_says_so(path: Path) -> None:
     async def work() -> None:
         store = await SqliteStore.open(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -23,7 +22,6 @@ from lamina.stores.sealed import Sealed
 from lamina.stores.sqlite import connections
 from lamina.stores.sqlite import writer as sqlite_writer
 from tests.torture import shim, strace
-from tests.torture.backup import backups
 from tests.torture.clock import clock
 from tests.torture.damage import damage
 from tests.torture.erasure import erasure
@@ -239,14 +237,6 @@ def test_a_lie_shows_what_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Sealed, "read", forgiving)
     _finds(tamper(files, 10), "as if they were genuine")
-
-
-def test_a_copy_shows_what_it_left_out() -> None:
-    async def copied(_: Store, folder: str) -> None:
-        live = Path(folder).parent / "live"
-        shutil.copy(live / "chats.db", folder)
-
-    _finds(backups(lambda: Telling(sqlite), copied, 3), "groups in a copy made between")
 
 
 def test_sums_that_are_always_the_same_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

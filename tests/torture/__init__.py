@@ -14,7 +14,6 @@ from __future__ import annotations
 from functools import partial
 
 from lamina.testing import Conformance
-from tests.torture.backup import Backup
 from tests.torture.outcome import Outcome
 from tests.torture.places import Place, place_at
 from tests.torture.telling import OpenStore
@@ -30,14 +29,13 @@ def suite(
     effort: Effort = SHORT,
     local: bool = True,
     shimmed: OpenStore | None = None,
-    backup: Backup | None = None,
 ) -> list[Conformance]:
     """The trials of one store as cases for a test runner.
 
     `local`: it keeps everything in the folder. `shimmed` opens it so that every change goes through functions
-    of `os`, or through apsw: only then can single changes be made to fail. `backup` copies it to a folder.
+    of `os`, or through apsw: only then can single changes be made to fail.
     """
-    place = Place(name=name, open=open_store, local=local, shimmed=shimmed, backup=backup)
+    place = Place(name=name, open=open_store, local=local, shimmed=shimmed)
     before = f"{name}: " if name else ""
     return [Conformance(f"{before}{trial.name}", partial(_held, trial)) for trial in trials(place, effort)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,13 +21,6 @@ class ApswConnection(connections.SqliteConnection):
             return apsw.Connection(path)
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         return apsw.Connection(f"{Path(path).as_uri()}?mode=ro&immutable=1", flags=flags)
-
-    def copy(self, path: str) -> None:
-        with (
-            closing(self._open(path, frozen=False)) as target,
-            target.backup("main", self._inner, "main") as backup,
-        ):
-            backup.step(-1)
 
 
 def _failure_of(error: Exception) -> connections.SqliteFailure:

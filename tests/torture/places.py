@@ -25,9 +25,8 @@ from secrets import token_hex
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.stores import MemoryStore, SqliteStore, Store, WalResetRisk, open_files, open_sqlite
+from lamina.stores import MemoryStore, Store, WalResetRisk, open_files, open_sqlite
 from tests.servers.postgres import Server, postgres
-from tests.torture.backup import Backup
 from tests.torture.telling import OpenStore
 
 FILE = "chats.db"
@@ -47,7 +46,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     local: bool = True
     lasting: bool = True
     shimmed: OpenStore | None = None
-    backup: Backup | None = None
     server: Server | None = None
 
 
@@ -70,9 +68,7 @@ def place_at(url: str) -> Iterator[Place]:
 def _sqlite(_: str, folder: str) -> Iterator[Place]:
     has_apsw = importlib.util.find_spec("apsw") is not None
     shimmed: OpenStore | None = _open_shimmed_sqlite if has_apsw else None
-    yield Place(
-        name="sqlite", open=_open_sqlite, within=_made(folder), shimmed=shimmed, backup=_back_up_sqlite
-    )
+    yield Place(name="sqlite", open=_open_sqlite, within=_made(folder), shimmed=shimmed)
 
 
 @asynccontextmanager
@@ -88,11 +84,6 @@ async def _open_shimmed_sqlite(folder: str) -> AsyncIterator[Store]:
     with using_apsw():
         async with open_sqlite(Path(folder) / FILE) as store:
             yield store
-
-
-async def _back_up_sqlite(store: Store, folder: str) -> None:
-    assert isinstance(store, SqliteStore)
-    await store.backup(Path(folder) / FILE)
 
 
 @contextmanager

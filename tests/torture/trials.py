@@ -8,7 +8,6 @@ from functools import cache, partial
 import msgspec
 
 from tests.torture import shim, strace
-from tests.torture.backup import backups
 from tests.torture.clock import clock
 from tests.torture.damage import damage
 from tests.torture.erasure import erasure
@@ -35,7 +34,6 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 6
     erasures: int = 4
     disks: int = 1
-    copies: int = 5
     lies: int = 60
     edits: int = 30
     damages: int = 35
@@ -52,7 +50,6 @@ LONG = Effort(
     turns=200,
     erasures=100,
     disks=20,
-    copies=200,
     lies=2_000,
     edits=1_000,
     damages=2_000,
@@ -117,7 +114,6 @@ def trials(place: Place, effort: Effort = SHORT) -> list[Trial]:
         ),
         Trial("stepping clock", "P21", _if(place.lasting, DIES, lambda: clock(told, within=within))),
         Trial("server killed", "P22", lambda: _server(place, effort)),
-        Trial("backup under load", "P23", lambda: _backups(place, effort)),
     ]
 
 
@@ -164,9 +160,3 @@ def _server(place: Place, effort: Effort) -> Outcome:
     if place.server is None:
         return Outcome(trial="server killed", left_out="it has no server of ours")
     return server_kills(partial(Telling, place.open), place.server, effort.server_kills, seed=effort.seed)
-
-
-def _backups(place: Place, effort: Effort) -> Outcome:
-    if place.backup is None:
-        return Outcome(trial="backup under load", left_out="it has no backup of its own")
-    return backups(partial(Telling, place.open), place.backup, effort.copies, within=place.within)

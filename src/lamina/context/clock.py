@@ -25,7 +25,9 @@ def clock(now: Callable[[], datetime] | None = None) -> Source:
     """A source of one segment that says the time, to the minute."""
 
     async def find(_: str, __: int | None) -> GatheredSegments:
-        moment = now() if now else datetime.now(UTC)
+        moment = datetime.now(UTC)
+        if now:
+            moment = now()
         text = moment.strftime(FORMAT).strip(WHITE_SPACE)
         return GatheredSegments((make_clock_segment(text),))
 

@@ -80,7 +80,9 @@ def source_name(source: object) -> str:
     while isinstance(source, partial):
         source = source.func
     name = getattr(source, "__name__", "") or type(source).__name__
-    return "" if name == "<lambda>" else str(name)
+    if name == "<lambda>":
+        return ""
+    return str(name)
 
 
 def check_source(source: object, place: str) -> None:

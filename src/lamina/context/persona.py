@@ -24,7 +24,9 @@ def persona(
     """A source of the persona: `text`, or the text of the file `path` in the workspace `root`."""
 
     async def find(_: str, __: int | None) -> GatheredSegments:
-        persona_text = text if root is None else await run_in_thread(_read_persona, root, path)
+        persona_text = text
+        if root is not None:
+            persona_text = await run_in_thread(_read_persona, root, path)
         return GatheredSegments(drop_unchanged([make_persona_segment(persona_text)], log))
 
     return name_source("persona", find)

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path, PurePath
+from typing import Any
 
 import msgspec
 from anyio import to_thread
@@ -69,7 +70,10 @@ async def read_attachments(
     segments: list[Segment] = []
     notes: list[str] = []
     for item in attach:
-        attachment, priority = item if isinstance(item, tuple) else (item, None)
+        attachment: Any = item
+        priority: int | None = None
+        if isinstance(item, tuple):
+            attachment, priority = item
         gathered = await _read_attachment(attachment, prompt, root)
         own = drop_foreign(gathered.segments, workspace)
         notes += [*gathered.notes, *own.notes]

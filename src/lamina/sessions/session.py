@@ -14,12 +14,11 @@ a time may use a session; many sessions may share a store.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import wraps
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, ParamSpec
+from typing import Any, Literal
 
 import anyio
 import msgspec
@@ -81,11 +80,6 @@ from lamina.stores.port import Store, Where
 from lamina.summaries import Condense, Terms
 from lamina.telemetry import active
 
-P = ParamSpec("P")
-
-WITH_HINT = "write: async with Session.open(...) as session"
-
-
 EMPTY_ANSWER = "the answer was empty, so nothing was recorded; ask again, or regenerate"
 
 
@@ -93,45 +87,6 @@ class Lifetime:
     """Whether the store of a session, and of its forks, is still open."""
 
     has_ended = False
-
-
-class OpeningSession(AbstractAsyncContextManager["Session"]):
-    """What `Session.open` returns. The session itself comes with `async with`."""
-
-    def __init__(self, manager: AbstractAsyncContextManager[Session]) -> None:
-        self._manager: Any = manager
-
-    async def __aenter__(self) -> Session:
-        session: Session = await self._manager.__aenter__()
-        return session
-
-    async def __aexit__(self, *error: object) -> bool | None:
-        handled: bool | None = await self._manager.__aexit__(*error)
-        return handled
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or not hasattr(Session, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        raise BadInput("the session is not open yet", place="Session.open", hint=WITH_HINT)
-
-    def __await__(self) -> Any:
-        raise BadInput("a session is not awaited", place="Session.open", hint=WITH_HINT)
-
-
-def _check_entered(
-    open_session: Callable[P, AbstractAsyncContextManager[Session]],
-) -> Callable[P, OpeningSession]:
-    """Refuse what is no policy or no source at once, and methods of a session that was not entered."""
-
-    @wraps(open_session)
-    def open_when_entered(*args: P.args, **kwargs: P.kwargs) -> OpeningSession:
-        arguments: dict[str, Any] = kwargs
-        choose_policy(arguments.get("policy"), place="Session.open")
-        for index, source in enumerate(arguments.get("sources", ())):
-            check_source(source, f"sources[{index}]")
-        return OpeningSession(open_session(*args, **kwargs))
-
-    return open_when_entered
 
 
 class Session:
@@ -152,7 +107,6 @@ class Session:
         self._lock = anyio.Lock()
 
     @staticmethod
-    @_check_entered
     @asynccontextmanager
     async def open(
         store: Store | str | PathLike[str] | None,
@@ -190,6 +144,8 @@ class Session:
         setup = setup or SetupOptions()
         runtime = runtime or RuntimeOptions()
         policy = choose_policy(policy, place="Session.open")
+        for index, source in enumerate(sources):
+            check_source(source, f"sources[{index}]")
         # A program made its settings itself. No file or variable is named if something in those is wrong.
         environment: Mapping[str, str] = {}
         if settings is None:

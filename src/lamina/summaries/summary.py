@@ -130,7 +130,9 @@ def summarize_by_digest(
     if not chosen.entries:
         return SummaryOutcome(notes=(f"nothing was summarised: {chosen.why}",))
     draft = SummaryDraft(chosen, log, terms=terms, ledger=ledger)
-    room = terms.budget.window if terms.budget else chosen.tokens
+    room = chosen.tokens
+    if terms.budget is not None:
+        room = terms.budget.window
     outcome = SummaryOutcome()
     for limit in (measure_digest(room), SMALL_DIGEST, 0):
         outcome = draft.try_text(_write_digest(chosen.entries, limit, terms), by="digest")
@@ -316,7 +318,7 @@ def _describe_entry(entry: Entry) -> str:
 
     A result is described by its call: "read_file src/a.py". Short calls and thoughts are not listed.
     """
-    first = entry.segment.parts[0] if entry.segment.parts else None
+    first = next(iter(entry.segment.parts), None)
     if isinstance(first, Thinking):
         return ""
     if isinstance(first, ToolCall) and len(first.arguments) < ARGUMENT_LIMIT:

@@ -93,6 +93,8 @@ def read_pdf(data: bytes, *, most: int, seconds: float) -> str:
     try:
         text = run_script(_SCRIPT, data, seconds=seconds, arguments=(PAGES, most))
     except ChildFailed as failed:
-        hint = "attach a part of it, or its text" if failed.late else "check the file"
+        hint = "check the file"
+        if failed.late:
+            hint = "attach a part of it, or its text"
         raise BadInput(f"no text can be had: {failed.why}", hint=hint) from None
     return text.decode()

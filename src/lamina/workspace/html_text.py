@@ -300,7 +300,9 @@ class _Scanner:
 def _match(pattern: re.Pattern[str], text: str, at: int) -> str:
     """What a pattern matches at a place, which may be nothing."""
     match = pattern.match(text, at)
-    return match[0] if match else ""
+    if match is None:
+        return ""
+    return match[0]
 
 
 def _resolve(text: str) -> str:

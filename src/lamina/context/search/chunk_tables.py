@@ -74,7 +74,9 @@ def plan_replacement(stored: Iterable[tuple[bytes, int, int, str]], chunks: Sequ
 
 def plan_addition(last: int | None, chunks: Sequence[Chunk]) -> ChunkChanges:
     """Add chunks after the last one that a source has."""
-    first = 0 if last is None else last + 1
+    first = 0
+    if last is not None:
+        first = last + 1
     return ChunkChanges([], [], list(enumerate(chunks, start=first)))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,14 +169,6 @@ class SqliteConnection:
 
     def inside(self) -> bool:
         return bool(self._inner.in_transaction)
-
-    def copy(self, path: str) -> None:
-        """Copy the whole file as it is at this moment, while others go on reading and writing."""
-        try:
-            with closing(self._open(path, frozen=False)) as target:
-                self._inner.backup(target)
-        except self._errors as error:
-            raise _failure_of(error) from error
 
     def close(self) -> None:
         """Close the connection. A transaction that is still open is undone."""

@@ -20,7 +20,7 @@ import os
 import shutil
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,7 +44,6 @@ from lamina.stores.sqlite.connections import (
     connect,
 )
 from lamina.stores.sqlite.writer import Writer, check_not_empty, writer_of
-from lamina.stores.syncing import sync_file, sync_folder
 
 T = TypeVar("T")
 
@@ -147,12 +146,6 @@ class SqliteStore(CheckedStore):
         """Rewrite the file, so that nothing is left of replaced records. `delete` does it by itself."""
         await to_thread.run_sync(self._usable_writer().scrub, limiter=self._writing)
 
-    async def backup(self, path: str | os.PathLike[str]) -> None:
-        """Copy the file as it is at one moment, while others go on writing. `path` must be new."""
-        copy = partial(self._readers.copy, _absolute_path(path))
-        self._check_open()
-        await to_thread.run_sync(copy, limiter=self._reading)
-
     async def close(self) -> None:
         """Wait for the calls that are under way, and close the file. Closing again does nothing."""
         if self._closed:
@@ -238,25 +231,6 @@ class Readers:
             result = query(connection)
             connection.run("COMMIT")
             return result
-
-    def copy(self, path: str) -> None:
-        """Copy the file to `path`, all of it or nothing."""
-        if Path(path).exists():
-            raise BadInput(f"{path!r} exists", place="path", hint="a backup never overwrites anything")
-        part = f"{path}.part"
-        try:
-            with suppress(FileNotFoundError):
-                Path(part).unlink()
-            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            with self._borrow() as connection:
-                connection.copy(part)
-            _move_into_place(part, path)
-        except OSError as error:
-            problem = f"{path!r}: {error.strerror or error}"
-            raise StoreError(problem, hint="check the folder and its permissions") from error
-        finally:
-            with suppress(OSError):
-                Path(part).unlink()
 
     def close(self) -> None:
         """Wait until no read is under way, and close all connections."""
@@ -345,10 +319,3 @@ def _read_error(error: SqliteFailure) -> StoreError:
     if error.code in (CORRUPT, NOTADB):
         return Damaged(f"the file is damaged: {error.words}")
     return StoreError(f"reading failed: {error.words}", hint="check the disk, then try again")
-
-
-def _move_into_place(part: str, path: str) -> None:
-    """Give the copy its name once all of it is on the disk."""
-    sync_file(part)
-    Path(part).rename(path)
-    sync_folder(Path(path).parent)
