@@ -166,6 +166,6 @@ def test_the_client_of_the_sdk_sends_every_request_and_the_server_takes_it(
 
 def test_the_server_refuses_what_breaks_a_rule(server: Checking) -> None:
     orphan = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "?"}]}
-    with pytest.raises(BadRequestError, match="results_have_their_call"):
+    with pytest.raises(BadRequestError, match="calls_and_results_pair"):
         _anthropic(server.url).messages.create(model="claude-opus-4-6", max_tokens=9, messages=[orphan])
     assert server.refused.pop().place

@@ -186,7 +186,7 @@ def test_check_says_nothing_on_standard_output_where_nothing_is_wrong(tmp_path: 
 def test_check_prints_one_line_for_each_violation(tmp_path: Path) -> None:
     done = run("check", saved(tmp_path, ORPHAN))
     assert (done.code, done.err) == (1, "")
-    assert re.fullmatch(r"results_have_calls  messages\[1\]  .*'q'\n", done.out)
+    assert re.fullmatch(r"calls_and_results_pair  messages\[1\]  .*'q'\n", done.out)
 
 
 def test_check_gives_the_same_as_json(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_check_gives_the_same_as_json(tmp_path: Path) -> None:
     found = json.loads(done.out)
     assert (done.code, found["dialect"]) == (1, "openai_chat")
     assert [(each["rule"], each["place"]) for each in found["violations"]] == [
-        ("results_have_calls", "messages[1]")
+        ("calls_and_results_pair", "messages[1]")
     ]
     assert json.loads(run("check", saved(tmp_path, SHORT), "--json").out)["violations"] == []
 

@@ -136,11 +136,10 @@ BREAKING: dict[str, Json] = {
     "roles_alternate": request(user(), user()),
     "ends_with_user": request(user(), says(), modelId="us.anthropic.claude-opus-4-6-v1:0"),
     "nothing_is_empty": request(user({"text": " "})),
-    "calls_are_answered": request(user(), says(called("t1")), user()),
-    "results_answer_calls": request(user(answers("t1"))),
+    "calls_and_results_pair": request(user(answers("t1"))),
     "results_come_first": request(user(), says(called("t1")), user({"text": "a"}, answers("t1"))),
-    "ids_are_allowed": request(user(), says(called("t 1")), user(answers("t 1"))),
-    "names_are_allowed": request(user(), says(called("t1", "fs.read")), user(answers("t1"))),
+    "ids_are_unique": request(user(), says(called("t1"), called("t1")), user(answers("t1"))),
+    "names_and_ids_fit": request(user(), says(called("t1", "fs.read")), user(answers("t1"))),
     "tools_are_defined": {
         "modelId": MODEL,
         "messages": [user(), says(called("t1")), user(answers("t1"))],
@@ -153,3 +152,7 @@ BREAKING: dict[str, Json] = {
 }
 
 BROKEN = [(rule, "", broken) for rule, broken in BREAKING.items()]
+BROKEN += [
+    ("calls_and_results_pair", "", request(user(), says(called("t1")), user())),
+    ("names_and_ids_fit", "", request(user(), says(called("t 1")), user(answers("t 1")))),
+]

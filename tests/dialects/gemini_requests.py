@@ -112,7 +112,7 @@ def twice(request: Json) -> None:
 
 
 BREAKS: dict[str, list[Change]] = {
-    "contents_are_given": [
+    "nothing_is_empty": [
         lambda r: r.update(contents=[]),
         lambda r: r.pop("contents"),
         lambda r: r["contents"].append({"role": "user"}),
@@ -131,7 +131,7 @@ BREAKS: dict[str, list[Change]] = {
         lambda r: parts(r, 0).append({"text": "x", "file_data": {"file_uri": "gs://a/b"}}),
         lambda r: parts(r, 0).append(7),
     ],
-    "parts_stand_on_their_side": [
+    "functions_stand_on_their_side": [
         lambda r: parts(r, 0).append(asks()),
         lambda r: parts(r, 3).append(answers()),
     ],
@@ -139,17 +139,13 @@ BREAKS: dict[str, list[Change]] = {
         lambda r: r["contents"].insert(1, model("Hm.")),
         lambda r: r["contents"].pop(0),
     ],
-    "calls_are_answered": [
+    "calls_and_results_pair": [
         lambda r: parts(r, 2).pop(),
         lambda r: parts(r, 2).append(answers()),
         lambda r: parts(r, 1).append(asks()),
         lambda r: r["contents"].extend((model(asks()), user())),
-    ],
-    "results_have_calls": [
         lambda r: r["contents"].append(user(answers())),
         lambda r: r["contents"].insert(0, user(answers())),
-    ],
-    "results_match_their_calls": [
         lambda r: parts(r, 2)[0]["functionResponse"].update(id="c3"),
         lambda r: parts(r, 2)[0]["functionResponse"].update(name="read_file"),
         lambda r: parts(r, 2)[0]["functionResponse"].pop("id"),
@@ -163,15 +159,15 @@ BREAKS: dict[str, list[Change]] = {
         lambda r: parts(r, 3)[0].pop("thoughtSignature"),
         lambda r: parts(r, 3)[0].pop("thoughtSignature") and r.update(model="models/gemini-4-argon"),
     ],
-    "ends_with_the_user": [
+    "ends_with_user": [
         lambda r: r["contents"].append(model()),
     ],
-    "values_are_objects": [
+    "fields_are_whole": [
         lambda r: parts(r, 1)[1]["functionCall"].update(args="path"),
         lambda r: parts(r, 2)[0]["functionResponse"].pop("response"),
         lambda r: parts(r, 2)[0]["functionResponse"].update(response="ok"),
     ],
-    "values_are_objects at contents[1].parts[2].functionCall.args": [
+    "fields_are_whole at contents[1].parts[2].functionCall.args": [
         lambda r: parts(r, 1)[2]["functionCall"].update(args=1),
     ],
     "media_are_whole": [
@@ -179,7 +175,7 @@ BREAKS: dict[str, list[Change]] = {
         lambda r: parts(r, 0)[1]["inlineData"].update(data=""),
         lambda r: parts(r, 0).append({"fileData": {"mimeType": "image/png"}}),
     ],
-    "names_fit_the_pattern": [
+    "names_and_ids_fit": [
         lambda r: r["tools"][0]["functionDeclarations"][0].update(name="1st"),
         lambda r: r["tools"][0]["functionDeclarations"][0].pop("name"),
         lambda r: r["tools"][0]["functionDeclarations"][0].update(name="n" * 129),

@@ -91,20 +91,19 @@ VALID = request(
 
 
 BREAKS: dict[str, list[Change]] = {
-    "messages_are_objects": [
-        lambda r: r.update(messages=[]),
-        lambda r: r.update(messages="hello"),
-        lambda r: r["messages"].append("hello"),
-    ],
     "roles_are_known": [
+        lambda r: r["messages"].append("hello"),
         lambda r: r["messages"].append({"role": "narrator", "content": "x"}),
         lambda r: r["messages"].append({"role": ["user"], "content": "x"}),
         lambda r: r["messages"].append({"content": "x"}),
     ],
-    "content_is_text": [
+    "fields_are_whole": [
         lambda r: r["messages"][1].update(content=["x"]),
         lambda r: r["messages"][5].update(thinking={"text": "x"}),
         lambda r: r["messages"][4].update(tool_name=5),
+        lambda r: r["messages"][2]["tool_calls"][0]["function"].update(name=""),
+        lambda r: r["messages"][2]["tool_calls"][0]["function"].update(arguments='{"path": "a"}'),
+        lambda r: r["messages"][2]["tool_calls"][0]["function"].pop("arguments"),
     ],
     "images_are_base64": [
         lambda r: r["messages"][1].update(images=["data:image/png;base64,AAAA"]),
@@ -114,24 +113,17 @@ BREAKS: dict[str, list[Change]] = {
         lambda r: r["messages"][1].update(images="AAAA"),
         lambda r: r["messages"][1].update(images=[{"url": "AAAA"}]),
     ],
-    "calls_are_whole": [
+    "calls_are_an_assistants": [
         lambda r: r["messages"][1].update(tool_calls=[called()]),
         lambda r: r["messages"][5].update(tool_calls={"function": {}}),
-        lambda r: r["messages"][2]["tool_calls"][0]["function"].update(name=""),
     ],
-    "calls_are_whole at messages[2].tool_calls[1].function.name": [
+    "fields_are_whole at messages[2].tool_calls[1].function.name": [
         lambda r: r["messages"][2]["tool_calls"][1]["function"].update(name=""),
     ],
-    "arguments_are_objects": [
-        lambda r: r["messages"][2]["tool_calls"][0]["function"].update(arguments='{"path": "a"}'),
-        lambda r: r["messages"][2]["tool_calls"][0]["function"].pop("arguments"),
-    ],
-    "calls_are_answered": [
+    "calls_and_results_pair": [
         lambda r: r["messages"].append(asks(called())),
         lambda r: r["messages"].pop(3),
         lambda r: r["messages"].pop(4),
-    ],
-    "results_have_calls": [
         lambda r: r["messages"].append(answers()),
         lambda r: r["messages"].insert(5, answers()),
         lambda r: r["messages"].insert(0, {"role": "tool", "content": "x"}),
@@ -140,7 +132,9 @@ BREAKS: dict[str, list[Change]] = {
         lambda r: r["messages"][3].update(tool_name="later"),
         lambda r: r["messages"][3].update(tool_name="read_file"),
     ],
-    "assistants_say_something": [
+    "nothing_is_empty": [
+        lambda r: r.update(messages=[]),
+        lambda r: r.update(messages="hello"),
         lambda r: r["messages"].append(answered("")),
         lambda r: r["messages"].append({"role": "assistant"}),
         lambda r: r["messages"].append(answered("\n", thinking=" ")),

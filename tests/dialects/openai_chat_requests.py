@@ -85,37 +85,38 @@ VALID = request(
 
 
 BREAKS: dict[str, list[Change]] = {
-    "messages_are_objects": [
-        lambda r: r.update(messages=[]),
-        lambda r: r.update(messages="hello"),
-        lambda r: r.pop("messages"),
-        lambda r: r["messages"].append("hello"),
-    ],
     "roles_are_known": [
+        lambda r: r["messages"].append("hello"),
         lambda r: r["messages"].append({"role": "narrator", "content": "x"}),
         lambda r: r["messages"].append({"role": ["user"], "content": "x"}),
     ],
-    "calls_are_answered": [
+    "calls_and_results_pair": [
         lambda r: r["messages"].append(asks(called("c3"))),
         lambda r: r["messages"].pop(3),
         lambda r: r["messages"].pop(7),
-    ],
-    "results_have_calls": [
         lambda r: r["messages"].append(answers("c1")),
         lambda r: r["messages"].insert(5, answers("c1")),
         lambda r: r["messages"].append({"role": "function", "name": "now", "content": "noon"}),
     ],
-    "results_name_their_call": [
+    "names_and_ids_fit": [
         lambda r: r["messages"].append({"role": "tool", "content": "x"}),
-        lambda r: r["messages"][7].pop("name"),
-    ],
-    "calls_are_whole": [
         lambda r: r["messages"].append(
             asks({"type": "function", "function": {"name": "f", "arguments": ""}})
         ),
+        lambda r: r["messages"][2]["tool_calls"][0]["function"].update(name="functions.read:0"),
+        lambda r: r["messages"][6]["function_call"].update(name="n" * 65),
+        lambda r: r["tools"][0]["function"].update(name=""),
+    ],
+    "fields_are_whole": [
+        lambda r: r["messages"][7].pop("name"),
         lambda r: r["messages"][2]["tool_calls"][0]["function"].update(arguments={"path": "a"}),
         lambda r: r["messages"][2]["tool_calls"][0]["function"].pop("name"),
         lambda r: r["messages"][6]["function_call"].update(arguments=None),
+        lambda r: r["messages"][1]["content"].append("x"),
+        lambda r: r["messages"][1]["content"].append({"text": "x"}),
+        lambda r: r["messages"][1]["content"].append({"type": "text", "text": None}),
+    ],
+    "assistants_list_their_calls": [
         lambda r: r["messages"][5].update(tool_calls=[]),
         lambda r: r["messages"][5].update(tool_calls=None),
         lambda r: r["messages"][1].update(tool_calls=[called("c9")]),
@@ -123,29 +124,20 @@ BREAKS: dict[str, list[Change]] = {
     "ids_are_unique": [
         lambda r: r["messages"][2]["tool_calls"].append(called("c1")),
     ],
-    "content_is_there": [
+    "nothing_is_empty": [
+        lambda r: r.update(messages=[]),
+        lambda r: r.update(messages="hello"),
+        lambda r: r.pop("messages"),
         lambda r: r["messages"][5].update(content=None),
         lambda r: r["messages"][0].pop("content"),
         lambda r: r["messages"][1].update(content=[]),
         lambda r: r["messages"][3].update(content=None),
         lambda r: r["messages"][2].update(content=[]),
         lambda r: r["messages"][1].update(content=7),
-    ],
-    "assistants_say_something": [
         lambda r: r["messages"].append(answered("")),
         lambda r: r["messages"][5].update(content="\n"),
     ],
-    "parts_are_objects": [
-        lambda r: r["messages"][1]["content"].append("x"),
-        lambda r: r["messages"][1]["content"].append({"text": "x"}),
-        lambda r: r["messages"][1]["content"].append({"type": "text", "text": None}),
-    ],
-    "names_fit_the_pattern": [
-        lambda r: r["messages"][2]["tool_calls"][0]["function"].update(name="functions.read:0"),
-        lambda r: r["messages"][6]["function_call"].update(name="n" * 65),
-        lambda r: r["tools"][0]["function"].update(name=""),
-    ],
-    "names_fit_the_pattern at messages[2].tool_calls[1].function.name": [
+    "names_and_ids_fit at messages[2].tool_calls[1].function.name": [
         lambda r: r["messages"][2]["tool_calls"][1]["function"].update(name="a b"),
     ],
     "markers_stand_on_parts": [

@@ -130,20 +130,29 @@ BREAKING: dict[str, list[Json]] = {
         {"input": 7},
         {"input": "x", "instructions": 7},
     ],
-    "items_say_what_they_are": [
+    "fields_are_whole": [
         request(user(), {}),
         request(7),
         request({"type": 5, "role": "user"}),
         request(user(), {"type": "item_reference"}),
+        request({"type": "compaction", "id": "cmp_1"}, user()),
+        request(user(), calls("c", arguments={}), answers("c")),  # type: ignore[arg-type]
+        request(user(), {"type": "custom_tool_call", "call_id": "c", "name": "n"}, answers("c")),
+        request(user(), calls("c"), answers("c", None)),
+        request(user(), tools=[{"type": "function", "function": {"name": "f"}}]),
+        request(user(), tools=[{"name": "f"}]),
+        request(user([{"text": "x"}])),
+        request(user([{"type": "input_text", "text": None}])),
+        request(user(), calls("c"), answers("c", [7])),
     ],
-    "roles_are_known": [request(user(), {"role": "narrator", "content": "x"})],
-    "outputs_have_calls": [
+    "roles_are_known": [
+        request(user(), {"role": "narrator", "content": "x"}),
+    ],
+    "calls_and_results_pair": [
         request(user(), answers("c")),
         request(user(), answers("c"), calls("d"), answers("d")),
         request(user(), calls("c"), answers("c"), answers("c")),
         request({"type": "custom_tool_call_output", "call_id": "c", "output": "x"}),
-    ],
-    "calls_are_answered": [
         request(user(), calls("c")),
         request(user(), calls("c"), user()),
         request(user(), calls("c"), user(), says(), user()),
@@ -156,19 +165,36 @@ BREAKING: dict[str, list[Json]] = {
         request(user(), thinks(1), says(content=None), user()) | {},
         request(user(), calls("c"), thinks(1), answers("c")),
     ],
-    "reasoning_can_be_read_again": [request(user(), thinks(1, encrypted_content=None), says(), store=False)],
-    "phases_are_known": [request(user(), says(phase="epilogue")), request(user(phase="commentary"))],
-    "a_trigger_stands_last": [request(user(), {"type": "compaction_trigger"}, user())],
-    "one_past_is_continued": [request(user(), previous_response_id="r", conversation="c")],
-    "truncation_is_known": [request(user(), truncation="middle")],
-    "compactions_are_whole": [request({"type": "compaction", "id": "cmp_1"}, user())],
-    "call_ids_fit": [
+    "reasoning_can_be_read_again": [
+        request(user(), thinks(1, encrypted_content=None), says(), store=False),
+    ],
+    "phases_are_known": [
+        request(user(), says(phase="epilogue")),
+        request(user(phase="commentary")),
+    ],
+    "a_trigger_stands_last": [
+        request(user(), {"type": "compaction_trigger"}, user()),
+    ],
+    "one_past_is_continued": [
+        request(user(), previous_response_id="r", conversation="c"),
+    ],
+    "truncation_is_known": [
+        request(user(), truncation="middle"),
+    ],
+    "names_and_ids_fit": [
         request(user(), calls("c" * 65), answers("c" * 65)),
         request(user(), calls(""), user()),
         request(user(), calls(5), user()),  # type: ignore[arg-type]
+        request(user(), calls("c", "fs.read"), answers("c")),
+        request(user(), calls("c", "f" * 65), answers("c")),
+        request(user(), tools=[FUNCTION | {"name": "fs.read"}]),
     ],
-    "call_ids_are_unique": [request(user(), calls("c"), answers("c"), calls("c"), answers("d"))],
-    "item_ids_are_unique": [request(user(), says(n=1), user(), says(n=1))],
+    "ids_are_unique": [
+        request(user(), calls("c"), answers("c"), calls("c"), answers("d")),
+    ],
+    "item_ids_are_unique": [
+        request(user(), says(n=1), user(), says(n=1)),
+    ],
     "item_ids_fit_their_type": [
         request(user(), calls("c", id="call_1"), answers("c")),
         request(user(), says(id="rs_1")),
@@ -177,25 +203,9 @@ BREAKING: dict[str, list[Json]] = {
         request(user(), says(id="msg 1")),
         request(user(), says(id="")),
     ],
-    "calls_are_whole": [
-        request(user(), calls("c", arguments={}), answers("c")),  # type: ignore[arg-type]
-        request(user(), {"type": "custom_tool_call", "call_id": "c", "name": "n"}, answers("c")),
-        request(user(), calls("c"), answers("c", None)),
-    ],
-    "names_fit_the_pattern": [
-        request(user(), calls("c", "fs.read"), answers("c")),
-        request(user(), calls("c", "f" * 65), answers("c")),
-        request(user(), tools=[FUNCTION | {"name": "fs.read"}]),
-    ],
-    "tools_are_whole": [
-        request(user(), tools=[{"type": "function", "function": {"name": "f"}}]),
-        request(user(), tools=[{"name": "f"}]),
-    ],
-    "content_is_there": [request(user(None)), request(user([]))],
-    "parts_say_what_they_are": [
-        request(user([{"text": "x"}])),
-        request(user([{"type": "input_text", "text": None}])),
-        request(user(), calls("c"), answers("c", [7])),
+    "nothing_is_empty": [
+        request(user(None)),
+        request(user([])),
     ],
     "parts_fit_their_role": [
         request(message_of("output_text")),

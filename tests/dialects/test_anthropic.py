@@ -126,14 +126,14 @@ def test_a_result_may_answer_a_call_that_only_the_server_has() -> None:
     message = {"role": "user", "content": [result, {"type": "text", "text": "And now?"}]}
     request = {**VALID, "messages": [message]}
     rules = [violation.rule for violation in DIALECT.wire.check(request)]
-    assert rules == ["results_have_their_call"]
+    assert rules == ["calls_and_results_pair"]
     request["thread"] = {"type": "continue", "previous_message_id": "msg_1"}
     assert DIALECT.wire.check(request) == []
     assert fit_request(request, policy=Policy(breakpoints="keep")).request is request
     call = {"type": "tool_use", "id": "toolu_2", "name": "read", "input": {}}
     request["messages"] = [message, {"role": "assistant", "content": [call]}, message]
     rules = [violation.rule for violation in DIALECT.wire.check(request)]
-    assert rules == ["calls_are_answered", "results_have_their_call"]
+    assert rules == ["calls_and_results_pair", "calls_and_results_pair"]
 
 
 def test_a_system_message_may_follow_what_a_server_tool_found() -> None:
@@ -230,4 +230,4 @@ def test_a_call_whose_id_is_not_a_text_is_reported_and_nothing_else_fails(call_i
     question = {"role": "user", "content": "hello"}
     messages = [question, {"role": "assistant", "content": [call]}, question]
     rules = {violation.rule for violation in DIALECT.wire.check({**VALID, "messages": messages})}
-    assert rules == {"calls_are_answered", "names_are_allowed"}
+    assert rules == {"calls_and_results_pair", "names_and_ids_fit"}

@@ -130,8 +130,8 @@ def test_thinking_without_its_signature_is_left_out_with_that_reason() -> None:
 def test_what_was_mended_is_told_in_the_account() -> None:
     result = fitted(request(user(), used("a", "b"), gave("a"), gave("b")))
     assert result.envelope.notes == (
-        "mended messages[1].content[1]: calls_are_answered",
-        "mended messages[3].content[0]: results_have_their_call",
+        "mended messages[1].content[1]: calls_and_results_pair",
+        "mended messages[3].content[0]: calls_and_results_pair",
     )
     assert fitted(result.request).envelope.notes == ()
 

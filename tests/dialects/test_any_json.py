@@ -34,8 +34,8 @@ TURNS = {
 
 UNMENDED = {
     "anthropic": {"ends_with_user"},
-    "openai_chat": {"markers_stand_on_parts", "calls_are_whole"},
-    "gemini": {"media_are_whole", "parts_say_one_thing", "ends_with_the_user"},
+    "openai_chat": {"markers_stand_on_parts", "assistants_list_their_calls"},
+    "gemini": {"media_are_whole", "parts_say_one_thing", "ends_with_user"},
 }
 """Rules about turns that what was rendered may break. It is refused for that, since nobody can mend it."""
 

@@ -230,7 +230,7 @@ def test_what_a_tool_of_the_api_found_stays_with_its_call() -> None:
     kinds = [segment.kind for segment in DIALECT.wire.parse(original).log]
     assert kinds == ["user", "assistant", "assistant", "user"]
     misplaced = request(user(GROUNDED[1]), toolConfig=tools)
-    assert [violation.rule for violation in DIALECT.wire.check(misplaced)] == ["results_answer_calls"]
+    assert [violation.rule for violation in DIALECT.wire.check(misplaced)] == ["calls_and_results_pair"]
 
 
 def test_a_stream_has_what_a_tool_of_the_api_found() -> None:

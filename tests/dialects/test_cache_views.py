@@ -579,7 +579,7 @@ def test_a_marker_may_not_stand_where_another_model_took_over() -> None:
     talk = [*asks("Hi"), *asks([marked], role="assistant"), *asks("Go on.")]
     request = {"model": "claude-opus-5", "max_tokens": 9, "messages": talk}
     rules = [violation.rule for violation in DIALECTS["anthropic"].wire.check(request)]
-    assert rules == ["marks_are_allowed"]
+    assert rules == ["markers_are_taken"]
 
 
 def test_the_first_block_begins_the_system_text_behind_a_cache_point_that_marks_nothing() -> None:

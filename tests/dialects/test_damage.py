@@ -257,7 +257,7 @@ SUBJECTS = (
         change=_change_content,
         mirror=_mirrored_arguments,
         flood=_flood_ollama,
-        refused=frozenset({"calls_are_answered"}),
+        refused=frozenset({"calls_and_results_pair"}),
         validate=ACCEPTED["ollama"],
     ),
     Subject(
@@ -265,7 +265,7 @@ SUBJECTS = (
         change=_change_parts,
         mirror=_mirrored_part,
         flood=_flood_gemini,
-        refused=frozenset({"names_fit_the_pattern"}),
+        refused=frozenset({"names_and_ids_fit"}),
         frame=_ask_at_the_end,
         validate=ACCEPTED["gemini"],
     ),

@@ -14,7 +14,7 @@ from lamina.dialects import DIALECTS, Dialect
 from lamina.dialects.gemini.render import SIGNED
 from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
 from lamina.dialects.memos import TAIL
-from lamina.dialects.rules import check_growing
+from lamina.dialects.rules import WireMessage
 from lamina.dialects.sending import render_request
 from lamina.dialects.words import OPENING
 from lamina.fitting import RequestMemo
@@ -192,14 +192,12 @@ def test_a_growing_request_is_checked_at_its_end_only(name: str, monkeypatch: py
     module = __import__(f"lamina.dialects.{name}.check", fromlist=["_"])
     seen: list[int] = []
 
-    def counting_check(*arguments: Any, view: Any, **options: Any) -> Any:
-        def counting_view(item: Any, at: int) -> Any:
-            seen.append(at)
-            return view(item, at)
+    class CountedMessage(WireMessage):
+        def __init__(self, place: str, *arguments: Any, **options: Any) -> None:
+            seen.append(int(place.partition("[")[2][:-1]))
+            super().__init__(place, *arguments, **options)
 
-        return check_growing(*arguments, view=counting_view, **options)
-
-    monkeypatch.setattr(module, "check_growing", counting_check)
+    monkeypatch.setattr(module, "WireMessage", CountedMessage)
     memo, items = RequestMemo(), [turn for at in range(80) for turn in _question(name, at)]
     for count in range(101, 151, 2):
         seen.clear()
@@ -233,7 +231,7 @@ def test_a_message_that_was_changed_in_place_is_checked_again() -> None:
 def test_whoever_renders_an_envelope_gets_a_valid_request_or_an_error() -> None:
     result = fitted("gemini", gemini(user_content(), spoke(), user_content()))
     assert render_request(result.envelope, DIALECTS["gemini"]) == result.request
-    with pytest.raises(InvalidRequest, match="ends_with_the_user"):
+    with pytest.raises(InvalidRequest, match="ends_with_user"):
         render_request(
             fitted("openai_chat", {"model": "m", "messages": _question("", 1)}).envelope, DIALECTS["gemini"]
         )

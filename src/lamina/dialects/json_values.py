@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any, TypeVar
 
@@ -319,25 +319,6 @@ def to_count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         return 0
     return max(value, 0)
-
-
-def find_repeats(
-    holders: Iterable[AnyHolder],
-    read_id: Callable[[AnyHolder], str | None],
-    earlier_ids: Collection[str | None] = (),
-) -> Iterator[tuple[AnyHolder, str]]:
-    """Each object whose id an earlier one has, with this id. Objects without an id (None) do not count.
-
-    `earlier_ids` are ids of objects that came before all of these.
-    """
-    seen_ids: set[str] = set()
-    for holder in holders:
-        holder_id = read_id(holder)
-        if holder_id is None:
-            continue
-        if holder_id in seen_ids or holder_id in earlier_ids:
-            yield holder, holder_id
-        seen_ids.add(holder_id)
 
 
 def find_model(fields: Mapping[str, Any]) -> str:

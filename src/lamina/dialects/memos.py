@@ -9,7 +9,7 @@ long for long texts as for short ones.
 A checker remembers up to where the last request was clean. What came before that seam is unchanged, so no
 rule can find a fault there. A seam is where the model begins to speak: all earlier calls have their results,
 and what follows cannot change that. A few rules look at the whole conversation (ids that must be unique,
-markers that must be few). For them a dialect remembers what it needs in a `CheckedPast`.
+markers that must be few). For them the rules remember what they need of the past.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from copy import deepcopy
 from itertools import chain, compress
 from itertools import count as count_up
 from operator import is_, not_
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -32,7 +32,6 @@ from lamina.errors import BadInput
 
 AnyItem = TypeVar("AnyItem")
 AnyView = TypeVar("AnyView")
-AnyPast = TypeVar("AnyPast", bound="CheckedPast")
 AnyState = TypeVar("AnyState")
 
 _ENCODER = msgspec.json.Encoder()
@@ -386,19 +385,11 @@ class CheckMemo:
         self._past: Any = None
         self._tail_views: list[tuple[Any, Any]] = []
 
-    def resume(
-        self, items: Sequence[Any], basis: Any, make_past: Callable[[], AnyPast]
-    ) -> tuple[int, AnyPast]:
-        """How many items need not be checked again, and what was remembered of them.
-
-        0, and an empty past, if all items have to be checked.
-        """
-        count = len(self._items)
-        if basis != self._basis:
-            return 0, make_past()
-        if self._past is None or not self._items.begins(items):
-            return 0, make_past()
-        return count, self._past
+    def resume(self, items: Sequence[Any], basis: Any) -> tuple[int, Any]:
+        """How many items need not be checked again, and what was remembered of them; 0 and None if none."""
+        if self._past is None or basis != self._basis or not self._items.begins(items):
+            return 0, None
+        return len(self._items), self._past
 
     def count_clean(self, items: Any) -> int:
         """How many items at the beginning of a list are those that were clean."""
@@ -530,16 +521,3 @@ def _encode_or_none(message: Any) -> bytes | None:
         return _ENCODER.encode(message)
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
-
-
-class CheckedPast(Protocol):
-    """What rules need to know of the items before those that they look at."""
-
-    def add(self, view: Any, /) -> None: ...
-
-
-class NoPast:
-    """For dialects whose rules look at neighbours only."""
-
-    def add(self, view: Any, /) -> None:
-        """Remember nothing."""

@@ -42,12 +42,8 @@ _QUOTE_LENGTH = 40
 _FIELD_AND_INDEX = re.compile(r"([a-zA-Z_]{1,40})(?:\[([0-9]{1,9})\])?")
 """The beginning of a place: ("messages", "3") in "messages[3].content[0]", ("system", None) in "system"."""
 
-_RULE_OF_LAST_TURN = {
-    "messages": "ends_with_user",
-    "input": "ends_with_user",
-    "contents": "ends_with_the_user",
-}
-"""Fields of a request that hold its turns, each with the rule that the last one is the user's."""
+_TURNS_FIELDS = ("messages", "input", "contents")
+"""Fields of a request that hold its turns."""
 
 _TEXT_FIELDS = ("content", "parts", "text", "name", "output")
 """Fields of messages, parts and definitions that may hold text, or something that holds it."""
@@ -56,10 +52,8 @@ _HINTS = {
     "has_limit": "give max_tokens",
     "begins_with_user": "begin with a message of the user",
     "ends_with_user": "add what the user asks, as the last message",
-    "ends_with_the_user": "add what the user asks, as the last content",
     "system_messages_stand_right": "put it after a message of the user",
-    "names_are_allowed": "rename the tool in its definition",
-    "names_fit_the_pattern": "rename the tool in its definition",
+    "names_and_ids_fit": "rename the tool in its definition",
     "functions_are_declared_once": "declare each function once",
     "cached_content_stands_alone": "leave it out, or do not name a cached content",
     "one_past_is_continued": "give one of the two",
@@ -222,12 +216,12 @@ def find_lost_question(caller_request: Request, request: Request) -> Violation |
         return None
     place = f"{caller_field}[{len(caller_request[caller_field]) - 1}]"
     message = "it says nothing, and without it the request would end with what the model said"
-    return Violation(rule=_RULE_OF_LAST_TURN[field], place=place, message=message)
+    return Violation(rule="ends_with_user", place=place, message=message)
 
 
 def _find_turns_field(request: Request) -> str:
     """The field in which a request has its turns; "" if it has none, or only a text."""
-    for field in _RULE_OF_LAST_TURN:
+    for field in _TURNS_FIELDS:
         if list_or_empty(request.get(field)):
             return field
     return ""

@@ -207,7 +207,7 @@ def find_data_fields(block: Mapping[str, Any]) -> list[str]:
     return data_fields
 
 
-def has_unknown_data(part: Json) -> bool:
+def has_unknown_data(part: Mapping[str, Any]) -> bool:
     """Whether a part has data in a field that is not in the tables of this module.
 
     The API grows: such a part is taken for valid, and sent as it came.
