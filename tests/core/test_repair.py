@@ -313,6 +313,24 @@ def test_what_became_neighbours_is_merged_too() -> None:
     assert [e.opens for e in envelope.sent] == [True, False, False]
 
 
+def test_a_summary_of_one_of_several_calls_stands_before_all_of_them() -> None:
+    """Between a call and its result no provider takes anything else."""
+    log = [
+        user("Do both."),
+        assistant("I will."),
+        call("read", {}, id="a", key="first"),
+        call("write", {}, id="b", key="second"),
+        result("one", id="a", key="found"),
+        result("two", id="b", key="written"),
+        user("And?"),
+        summary("It is written.", covers=["second", "written"]),
+    ]
+    envelope = build(log, counter=CHARS4)
+    assert [entry.segment.kind for entry in envelope.sent][1] == "progress_summary"
+    assert envelope.entry("written").why.startswith("covered by")
+
+
+
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [

@@ -151,13 +151,17 @@ def _apply_cover(entries: list[Entry], cover: Entry, kinds: Kinds) -> list[Entry
     """
     cover_at = entries.index(cover)
     covered = _find_covered(entries[:cover_at], cover, kinds)
-    for call_at, result_at in pair_calls(entries):
+    pairs = pair_calls(entries)
+    for call_at, result_at in pairs:
         # No provider takes a call without its result.
         if call_at not in covered or result_at not in covered:
             covered -= {call_at, result_at}
     if not covered:
         return entries
     first = min(covered)
+    if any(call_at < first < result_at for call_at, result_at in pairs):
+        # One of several calls made at once: the summary may not stand between the others and their results.
+        first = next(at for at, entry in enumerate(entries) if entry.step == entries[first].step)
     why = f"covered by {_name_of(cover)}"
     reasons = {entries[at].ref: why for at in covered}
     moved = msgspec.structs.replace(cover, turn=entries[first].turn, step=entries[first].step)
