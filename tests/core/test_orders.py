@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import BadInput, Budget, BudgetExceeded, Form, Ledger, Options, RequestHead, Segment, build
-from lamina.core import CHARS4, Move, Order, OrderView, ToolCall
+from lamina import Budget, BudgetExceeded, Form, Ledger, Options, RequestHead, Segment, build
+from lamina.core import CHARS4, Move, OrderView, ToolCall
 from lamina.core.cut_target import (
     BACK,
     NEED,
@@ -216,30 +215,6 @@ def test_parallel_calls_that_share_an_id_supersede_only_their_own_results() -> N
 
 
 # orders of a caller's own
-
-
-def own_order(*batches: Any) -> Order:
-    return lambda _: iter(batches)
-
-
-@pytest.mark.parametrize(
-    "order",
-    [
-        lambda _: 1 / 0,
-        lambda _: None,
-        lambda: None,
-        own_order(1),
-        own_order(Move(1, Form.STUB, "x")),
-        own_order((1,)),
-        own_order((Move(10**6, Form.STUB, "x"),)),
-        own_order((Move(-1, Form.STUB, "x"),)),
-        own_order((Move(1, "stub", "x"),)),  # type: ignore[arg-type]
-        own_order((Move(1, Form.STUB, None),)),  # type: ignore[arg-type]
-    ],
-)
-def test_an_order_that_raises_or_gives_no_moves_is_named(order: Any) -> None:
-    with pytest.raises(BadInput, match=r"^order: "):
-        build(work(900, 900), budget=Budget(window=1_000, reserve=0), options=Options(order=order))
 
 
 @pytest.mark.parametrize("fold", [False, True])

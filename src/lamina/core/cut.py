@@ -28,17 +28,17 @@ import msgspec
 from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.cut_digests import join_digests, list_hidden_names
 from lamina.core.cut_moves import omit_repeated_system_text, take_moves
-from lamina.core.cut_progress import CutProgress, find_spared, find_untouchable, finish_cut, start_cut
+from lamina.core.cut_progress import CutProgress, find_spared, find_untouchable, finish_cut
 from lamina.core.cut_target import CutLimits, Sparing
 from lamina.core.digests import ONE_LINE, ONLY_RULES
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent
 from lamina.core.epochs import is_sent_again
-from lamina.core.history_window import LastN, fold_outside, omit_outside, refs_up_to
+from lamina.core.history_window import LastN, refs_up_to, take_outside
 from lamina.core.ladder import last_resort, last_results, results_behind_thinking, thinking_before_last_step
 from lamina.core.moved_copies import move_full_forms
 from lamina.core.options import BuildContext
-from lamina.core.orders import Order, check_order
+from lamina.core.orders import Order, pass_over_untouchable
 from lamina.core.references import find_lost_references
 from lamina.core.reminders import is_reminder
 from lamina.core.scale import weigh_entries
@@ -146,7 +146,7 @@ def _lower_unheld(draft: Draft, limits: CutLimits, context: BuildContext) -> Cut
     """Lower what no rule holds: down to the target first, and then, if it must, to the room."""
 
     def lower(start: Draft) -> CutProgress:
-        progress = start_cut(start, limits, context)
+        progress = CutProgress(start, limits, context)
         if is_held_by_thinking(start.entries, context.options.binding):
             return _lower_beside_thinking(progress)
         progress = omit_repeated_system_text(progress)
@@ -171,9 +171,7 @@ def _keep_references(
     # It ends: content whose full form was moved has no reference left that could be lost again.
     while lost := find_lost_references(progress.request, context.kinds):
         moved = move_full_forms(moved, lost, context)
-        progress = msgspec.structs.replace(
-            lower(moved), tokens_before=progress.tokens_before, entries_before=draft.entries
-        )
+        progress = lower(moved).evolve(tokens_before=progress.tokens_before, entries_before=draft.entries)
     return progress
 
 
@@ -183,7 +181,7 @@ def _lower_beside_thinking(progress: CutProgress) -> CutProgress:
     if progress.tokens > room:
         progress = take_moves(progress, thinking_before_last_step, goal=room)
         progress = take_moves(progress, results_behind_thinking, goal=room)
-    return msgspec.structs.replace(progress, exhausted=True)
+    return progress.evolve(exhausted=True)
 
 
 def _lower_and_spare_less(progress: CutProgress) -> tuple[CutProgress, Sparing]:
@@ -193,7 +191,7 @@ def _lower_and_spare_less(progress: CutProgress) -> tuple[CutProgress, Sparing]:
     number of steps yields, down to one, if the request would stay over the trigger or soon be over it again.
     """
     limits = progress.limits
-    order = check_order(progress.context.options.order)
+    order = pass_over_untouchable(progress.context.options.order)
     sparing = limits.sparing
     progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
     while progress.tokens > limits.target and sparing.tokens > limits.least_spared:
@@ -206,7 +204,7 @@ def _lower_and_spare_less(progress: CutProgress) -> tuple[CutProgress, Sparing]:
         sparing = sparing.halve()
         progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
     if progress.exhausted and _spares_any(progress, sparing):
-        progress = msgspec.structs.replace(progress, exhausted=False)
+        progress = progress.evolve(exhausted=False)
     return progress, sparing
 
 
@@ -228,7 +226,7 @@ def _lower_to_room(progress: CutProgress, sparing: Sparing) -> CutProgress:
     be recovered goes last, under ever shorter digests.
     """
     limits = progress.limits
-    order = check_order(progress.context.options.order)
+    order = pass_over_untouchable(progress.context.options.order)
     enough = max(limits.target, min(limits.trigger, progress.tokens_before) - limits.least)
     while progress.tokens > enough and sparing:
         sparing = sparing.halve()
@@ -237,7 +235,7 @@ def _lower_to_room(progress: CutProgress, sparing: Sparing) -> CutProgress:
     freed_too_little = progress.tokens_before - progress.tokens < limits.least
     goal = enough if freed_too_little else limits.room
     if progress.tokens > goal:
-        progress = msgspec.structs.replace(progress, took_last_resort=True)
+        progress = progress.evolve(took_last_resort=True)
         progress = take_moves(progress, last_resort, goal=enough, digest_limit=limits.room)
     if progress.tokens > limits.room:
         progress = take_moves(progress, last_resort, goal=enough, digest_limit=ONLY_RULES)
@@ -273,13 +271,13 @@ def _lower_to_floor(progress: CutProgress) -> CutProgress:
         if progress.tokens <= room:
             break
         if resort.anew:
-            progress = msgspec.structs.replace(progress, folded=frozenset())
+            progress = progress.evolve(folded=frozenset())
         if resort.order is None:
             progress = join_digests(progress, resort.digest_limit)
         else:
             progress = take_moves(progress, resort.order, goal=room, digest_limit=resort.digest_limit)
         # The goal was the room. Even if it is reached, nothing is left to lower down to the target.
-        progress = msgspec.structs.replace(progress, exhausted=True)
+        progress = progress.evolve(exhausted=True)
     return progress
 
 
@@ -371,7 +369,7 @@ def _take_out_history(
         return _omit_history(draft, outside, window, context)
     for digest_limit in (window.digest, ONLY_RULES, ONE_LINE):
         progress = _take_all_moves(
-            draft, fold_outside(outside), digest_limit, context, mergeable=refs_up_to(draft.entries, outside)
+            draft, take_outside(outside), digest_limit, context, mergeable=refs_up_to(draft.entries, outside)
         )
         # The digest of few short messages can be longer than these messages.
         frees_tokens = progress.tokens < progress.tokens_before
@@ -388,7 +386,7 @@ def _omit_history(draft: Draft, outside: frozenset[int], window: LastN, context:
     The digests of the room stay: one that this cut wrote would be of the window, and the next build ends it.
     """
     return _take_all_moves(
-        draft, omit_outside(outside, window.reason), ONE_LINE, context, mergeable=frozenset()
+        draft, take_outside(outside, window.reason), ONE_LINE, context, mergeable=frozenset()
     )
 
 
@@ -403,11 +401,11 @@ def _take_all_moves(
     """Take every move of an order. There is no goal that the cut could have missed."""
 
     def lower(start: Draft) -> CutProgress:
-        progress = start_cut(start, _NO_LIMITS, context, mergeable=mergeable)
+        progress = CutProgress(start, _NO_LIMITS, context, mergeable=mergeable)
         return take_moves(progress, order, goal=0, digest_limit=digest_limit)
 
     progress = list_hidden_names(_keep_references(draft, lower, context))
-    return msgspec.structs.replace(progress, exhausted=False)
+    return progress.evolve(exhausted=False)
 
 
 def _cut_rest(

@@ -78,7 +78,7 @@ def take_moves(
         if not lowering.give_back(slack) and not lowering.fill(slack):
             break
     chosen = landed or result
-    return msgspec.structs.replace(chosen, exhausted=chosen.tokens > goal)
+    return chosen.evolve(exhausted=chosen.tokens > goal)
 
 
 def _guess_digest_tokens(progress: CutProgress, digest_limit: int | None) -> int:
@@ -304,6 +304,6 @@ class _Lowering:
 
     def finish(self, progress: CutProgress) -> CutProgress:
         """The progress after the moves that were taken so far."""
-        return msgspec.structs.replace(
-            progress, entries=list(self.entries), folded=frozenset(self.folded), lines=dict(self.lines)
+        return progress.evolve(
+            entries=list(self.entries), folded=frozenset(self.folded), lines=dict(self.lines)
         )

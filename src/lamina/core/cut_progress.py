@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
+from typing import Any
 
 import msgspec
 
@@ -16,12 +18,12 @@ from lamina.core.draft import Draft
 from lamina.core.entries import begins_with, find_sent, index_by_ref, is_users_text
 from lamina.core.options import BuildContext
 from lamina.core.references import is_named_in_library
-from lamina.core.run_text import Reader, RunText
+from lamina.core.run_text import RunText
 from lamina.core.scale import Scale, weigh_entries
 from lamina.core.system_text import find_later_sections, put_system_first, unmark_promoted
 from lamina.core.text.standing_rules import find_rules
 from lamina.core.text.user_words import LaterRule
-from lamina.core.tool_rules import ToolRule, find_silent, map_rules
+from lamina.core.tool_rules import find_silent, map_rules
 from lamina.core.turns import current_turn
 from lamina.core.used_results import UsedResults
 from lamina.core.values import Cut, Entry, Fold, Layer, LedgerLine, Ref, Role, ToolResult
@@ -70,63 +72,65 @@ def _count_words(entry: Entry, text: str, scale: Scale) -> int:
     return scale.counter.count(text)
 
 
-DigestName = tuple[tuple[Ref, ...], int | None, int | None, int]
-"""What a digest covers, its limits in characters and in tokens, and the part of them that it has."""
-
-
-class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """A cut in the making.
+class CutProgress:
+    """A cut in the making. `evolve` gives it with changes; each step of a cut takes one and returns another.
 
     `draft` is what the cut begins with, and `words` what the user said in it. `entries_before` and
-    `tokens_before` are those of the request before the cut.
-    `earlier` are the folds of earlier cuts, with marks at rules that the user replaced since.
-    `entries` are its entries with the moves taken so far, `folded` the positions that go under digests,
-    `lines` the new lines and `folds` all folds, old and new. `request` are the entries as they would be sent
-    now, and `tokens` their size. `exhausted`: nothing more could be lowered to reach the goal.
-    `took_last_resort`: what cannot be recovered was lowered, or might have been.
+    `tokens_before` are those of the request before the cut. `earlier` are the folds of earlier cuts, with
+    marks at rules that the user replaced since. `entries` are its entries with the moves taken so far,
+    `folded` the positions that go under digests, `lines` the new lines and `folds` all folds, old and new.
+    `request` are the entries as they would be sent now, and `tokens` their size. `exhausted`: nothing more
+    could be lowered to reach the goal. `took_last_resort`: what cannot be recovered was lowered, or might
+    have been.
 
-    `current` are the positions of the prompt and the last step, `held` those that a rule of tools
-    holds. `tool_rules` has the rules of tools by
-    position, and `silent` the entries of which no digest says anything. Only digests of nothing but
-    `mergeable` segments may be written anew; None allows all.
+    `number` is the one that the cut will have in the ledger. `current` are the positions of the prompt and
+    the last step, `held` those that a rule of tools holds. `tool_rules` has the rules of tools by position,
+    and `silent` the entries of which no digest says anything. Only digests of nothing but `mergeable`
+    segments may be written anew; None allows all.
 
-    `written` remembers the digests of this cut, by what they cover and their limits:
-    while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
-    remember what was read for them, and `used` which results later calls used: an order is asked again and
-    again.
+    `written` remembers the digests of this cut, by what they cover and their limits: while the cut spares
+    less and less, most of them would be written again word for word. `runs` and `reader` remember what was
+    read for them, and `used` which results later calls used: an order is asked again and again.
     """
 
-    draft: Draft
-    words: UserWords
-    limits: CutLimits
-    context: BuildContext
-    entries_before: Sequence[Entry]
-    tokens_before: int
-    current: frozenset[int]
-    mergeable: frozenset[Ref] | None
-    reader: Reader
-    used: UsedResults
-    earlier: tuple[Fold, ...]
-    entries: list[Entry]
-    folded: frozenset[int]
-    lines: dict[Ref, LedgerLine]
-    folds: tuple[Fold, ...]
-    request: list[Entry]
-    tokens: int
-    exhausted: bool = False
-    took_last_resort: bool = False
-    held: frozenset[int] = frozenset()
-    written: dict[tuple[tuple[Ref, ...], int | None, int | None, int], Fold] = msgspec.field(
-        default_factory=dict
-    )
-    runs: dict[tuple[Ref, ...], RunText] = msgspec.field(default_factory=dict)
-    tool_rules: dict[int, ToolRule] = {}
-    silent: frozenset[Ref] = frozenset()
+    def __init__(
+        self,
+        draft: Draft,
+        limits: CutLimits,
+        context: BuildContext,
+        *,
+        mergeable: frozenset[Ref] | None = None,
+    ) -> None:
+        self.draft = draft
+        self.limits = limits
+        self.context = context
+        self.mergeable = mergeable
+        self.number = len(draft.ledger.cuts) + 1
+        self.words = read_user_words(draft.entries, limits.working, context)
+        self.earlier = draft.ledger.folds
+        if not is_held_by_thinking(draft.entries, context.options.binding):
+            self.earlier = _mark_earlier(draft, self.words, mergeable)
+        self.current = current_turn(draft.entries)
+        self.reader = context.find_reader()
+        self.used = UsedResults(draft.entries)
+        self.held = frozenset(at for at, entry in enumerate(draft.entries) if entry.ref in draft.held)
+        self.tool_rules = map_rules(draft.entries, context.options.tools)
+        self.silent = find_silent(draft.entries, context.options.tools)
+        self.written: dict[tuple[tuple[Ref, ...], int | None, int | None, int], Fold] = {}
+        self.runs: dict[tuple[Ref, ...], RunText] = {}
+        self.entries_before = self.entries = self.request = draft.entries
+        self.tokens_before = self.tokens = context.scale.total(draft.tokens)
+        self.folded: frozenset[int] = frozenset()
+        self.lines: dict[Ref, LedgerLine] = {}
+        self.folds = draft.ledger.folds
+        self.exhausted = False
+        self.took_last_resort = False
 
-    @property
-    def number(self) -> int:
-        """The number that the cut will have in the ledger."""
-        return len(self.draft.ledger.cuts) + 1
+    def evolve(self, **changes: Any) -> CutProgress:
+        """The same cut with these attributes."""
+        progress = copy(self)
+        progress.__dict__.update(changes)
+        return progress
 
     def read_run(self, run: Sequence[Entry]) -> RunText:
         """What is in a run of entries that a digest may show, read once in this cut."""
@@ -149,39 +153,6 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
         return [entry for entry in sent_before if sent_now.get(entry.ref) != entry.sent]
 
 
-def start_cut(
-    draft: Draft, limits: CutLimits, context: BuildContext, *, mergeable: frozenset[Ref] | None = None
-) -> CutProgress:
-    """A cut in which nothing is lowered yet."""
-    tokens = context.scale.total(draft.tokens)
-    words = read_user_words(draft.entries, limits.working, context)
-    earlier = draft.ledger.folds
-    if not is_held_by_thinking(draft.entries, context.options.binding):
-        earlier = _mark_earlier(draft, words, mergeable)
-    return CutProgress(
-        draft=draft,
-        words=words,
-        limits=limits,
-        context=context,
-        entries_before=draft.entries,
-        tokens_before=tokens,
-        current=current_turn(draft.entries),
-        mergeable=mergeable,
-        reader=context.find_reader(),
-        used=UsedResults(draft.entries),
-        earlier=earlier,
-        entries=draft.entries,
-        folded=frozenset(),
-        lines={},
-        folds=draft.ledger.folds,
-        request=draft.entries,
-        tokens=tokens,
-        held=_find_positions(draft.entries, draft.held),
-        tool_rules=map_rules(draft.entries, context.options.tools),
-        silent=find_silent(draft.entries, context.options.tools),
-    )
-
-
 def _mark_earlier(draft: Draft, words: UserWords, mergeable: frozenset[Ref] | None) -> tuple[Fold, ...]:
     """The folds of earlier cuts, with marks at rules that the user replaced since.
 
@@ -199,12 +170,6 @@ def _mark_earlier(draft: Draft, words: UserWords, mergeable: frozenset[Ref] | No
         else:
             marked.append(fold)
     return tuple(marked)
-
-
-def _find_positions(entries: Sequence[Entry], refs: frozenset[Ref]) -> frozenset[int]:
-    if not refs:
-        return frozenset()
-    return frozenset(at for at, entry in enumerate(entries) if entry.ref in refs)
 
 
 def finish_cut(progress: CutProgress, reason: str) -> Draft:
@@ -259,7 +224,7 @@ def lay_request(progress: CutProgress, folds: tuple[Fold, ...]) -> CutProgress:
     laid = lay_folds(without_digests(progress.entries), folds, wording=context.wording)
     request = weigh_entries(laid, context.scale, prefix=context.root)
     tokens = context.scale.total(sum(entry.tokens for entry in request))
-    return msgspec.structs.replace(progress, folds=folds, request=request, tokens=tokens)
+    return progress.evolve(folds=folds, request=request, tokens=tokens)
 
 
 def count_digest_tokens(entries: Iterable[Entry]) -> int:

@@ -135,25 +135,19 @@ def _read_messages(reason: str) -> int | None:
     return int(match[1].replace(",", ""))
 
 
-def fold_outside(outside: frozenset[int]) -> Order:
-    """An order that puts these steps under digests, oldest first. System text stays."""
+def take_outside(outside: frozenset[int], why: str = "") -> Order:
+    """An order that puts these steps under digests, oldest first; with `why`, none stands in their place.
+
+    System text stays.
+    """
 
     def order(view: OrderView) -> Iterator[Batch]:
         for batch in fold_steps(view, verbatim=None):
-            moves = tuple(move for move in batch if _may_fold(view.entries[move.at], outside))
+            moves = [move for move in batch if _may_fold(view.entries[move.at], outside)]
+            if why:
+                moves = [Move(move.at, Form.OMITTED, why) for move in moves]
             if moves:
-                yield moves
-
-    return order
-
-
-def omit_outside(outside: frozenset[int], why: str) -> Order:
-    """An order that leaves these steps out, with no digest in their place."""
-    fold = fold_outside(outside)
-
-    def order(view: OrderView) -> Iterator[Batch]:
-        for batch in fold(view):
-            yield tuple(Move(move.at, Form.OMITTED, why) for move in batch)
+                yield tuple(moves)
 
     return order
 

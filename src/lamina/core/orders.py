@@ -24,7 +24,6 @@ from lamina.core.entries import (
 from lamina.core.kinds import Kinds, Retention, is_section, kind_of, recoverable
 from lamina.core.tool_rules import ToolRule
 from lamina.core.values import Digest, Document, Entry, Form, Image, Layer, Role
-from lamina.errors import BadInput, LaminaError, blame_function
 
 CHARACTERS_PER_TOKEN = 3
 """Characters for each token that a shortened result or a digest may have: names and lists take more tokens
@@ -80,43 +79,13 @@ Order = Callable[[OrderView], Iterator[Batch]]
 """What a cut lowers first: from the view of a draft, batches of moves until the target is reached."""
 
 
-def check_order(order: Order) -> Order:
-    """An order whose moves are checked, since a caller may have written it.
+def pass_over_untouchable(order: Order) -> Order:
+    """The order without batches that have a move of what no cut may touch: a caller may have written it."""
 
-    What no cut may touch stays untouched: a batch with such a move is passed over.
-    """
+    def passing(view: OrderView) -> Iterator[Batch]:
+        return (batch for batch in order(view) if view.untouchable.isdisjoint(move.at for move in batch))
 
-    def checked(view: OrderView) -> Iterator[Batch]:
-        for batch in _ask_order(order, view):
-            _check_batch(batch, view)
-            if all(move.at not in view.untouchable for move in batch):
-                yield batch
-
-    return checked
-
-
-_ORDER_HINT = "an order is a function from an OrderView to batches: tuples of Move"
-
-
-def _ask_order(order: Order, view: OrderView) -> Iterator[Batch]:
-    """What an order proposes. What it raises becomes BadInput."""
-    try:
-        yield from order(view)
-    except LaminaError:
-        raise
-    except Exception as error:
-        raise blame_function(error, place="order", hint=_ORDER_HINT) from error
-
-
-def _check_batch(batch: object, view: OrderView) -> None:
-    """Raise BadInput for anything but moves of entries that are there."""
-    if not isinstance(batch, tuple) or not all(isinstance(move, Move) for move in batch):
-        raise BadInput(f"{batch!r:.80} is no batch of moves", place="order", hint=_ORDER_HINT)
-    for move in batch:
-        is_there = type(move.at) is int and 0 <= move.at < len(view.entries)
-        if not is_there or not isinstance(move.form, Form) or not isinstance(move.why, str):
-            hint = "a Move has a position in view.entries, a Form, and a reason as text"
-            raise BadInput(f"{move!r:.120} cannot be taken", place="order", hint=hint)
+    return passing
 
 
 def repeated_system_text(view: OrderView) -> list[int]:
