@@ -33,7 +33,7 @@ def main() -> None:
         )
         envelope = build(CHUNKS, options=options)
         print(f"--- {name}")
-        for message in envelope.messages(openai_chat):
+        for message in openai_chat.render(envelope)["messages"]:
             print(f"{message['role']}: {message['content']}")
         excluded = {entry.segment.key: entry.why for entry in envelope.excluded}
         print(f"{envelope.tokens} tokens; excluded: {excluded}")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -8,7 +7,6 @@ import pytest
 from hypothesis import given
 
 from lamina import (
-    BadInput,
     Budget,
     Envelope,
     Form,
@@ -28,7 +26,7 @@ from lamina.core.explanation import join_folds
 from lamina.core.hashing import handle
 from lamina.core.tokens import part_cost
 from lamina.core.values import Calibration
-from lamina.dialects import DIALECTS, Dialect, openai_chat
+from lamina.dialects import openai_chat
 from lamina.errors import LawBroken
 from lamina.segments import assistant, call, file, memory, result, system, user
 from lamina.testing.laws import cases
@@ -237,32 +235,10 @@ def test_a_form_that_rises_is_not_sealed() -> None:
         check_laws(msgspec.structs.replace(envelope, entries=entries), 0)
 
 
-@pytest.mark.parametrize("dialect", list(DIALECTS.values()), ids=list(DIALECTS))
-def test_an_envelope_gives_its_messages_in_the_words_of_a_dialect(dialect: Dialect) -> None:
+def test_an_envelope_says_what_is_in_the_request_and_what_is_not() -> None:
     """002, "Building Context": messages for the model, included and excluded ids."""
     log = [system("Be brief."), user("One?"), assistant("1."), file("a.md", "Lamps."), user("Two?")]
     envelope = build(log, options=Options(layout=Layout(exclude=Filter(keys=frozenset({"a.md"})))))
-    messages = envelope.messages(dialect.wire)
-    assert "Two?" in str(messages[-1])
+    assert openai_chat.render(envelope)["messages"][-1] == {"role": "user", "content": "Two?"}
     assert [entry.segment.kind for entry in envelope.included] == ["system", "user", "assistant", "user"]
     assert [(entry.segment.key, bool(entry.why)) for entry in envelope.excluded] == [("a.md", True)]
-
-
-def test_the_module_of_a_dialect_will_do() -> None:
-    envelope = build([user("One?")])
-    assert envelope.messages(openai_chat) == [{"role": "user", "content": "One?"}]
-
-
-def failing_renderer(answer: Any) -> Any:
-    def render(_: Envelope) -> Any:
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    return SimpleNamespace(render=render)
-
-
-@pytest.mark.parametrize("renderer", [failing_renderer(KeyError("x")), failing_renderer(3), 3])
-def test_what_renders_no_request_is_named(renderer: Any) -> None:
-    with pytest.raises(BadInput, match=r"^dialect: .*; give a dialect"):
-        build([user("?")]).messages(renderer)

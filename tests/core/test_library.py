@@ -30,7 +30,6 @@ from lamina.core.laws import Case
 from lamina.core.references import SENT_AGAIN
 from lamina.core.turns import ATTACHED_TWICE
 from lamina.core.values import Digest, LedgerLine
-from lamina.core.wording import WordingPlace
 from lamina.segments import (
     assistant,
     call,
@@ -616,12 +615,12 @@ def test_calls_that_were_never_answered_leave_with_their_turn_too() -> None:
     assert [text_of(entry.parts) for entry in envelope.sent] == ["question 1", "Let me look.", "question 2"]
 
 
-def test_words_of_a_kind_are_asked_by_the_library_with_size_source_and_turn() -> None:
+def test_words_of_a_kind_are_asked_by_the_library() -> None:
     """001, "Phase 3", 3: the strategy is configurable by the source of the context."""
-    asked: list[tuple[str, Form, int, WordingPlace | None]] = []
+    asked: list[tuple[str, Form, int]] = []
 
-    def words(part: Segment, form: Form, _: Digest, limit: int, place: WordingPlace | None) -> str | None:
-        asked.append((part.key, form, limit, place))
+    def words(part: Segment, form: Form, _: Digest, limit: int) -> str | None:
+        asked.append((part.key, form, limit))
         if form is Form.COMPACT and part.key == "long.md":
             return "mine"
         return None
@@ -635,8 +634,7 @@ def test_words_of_a_kind_are_asked_by_the_library_with_size_source_and_turn() ->
     assert library["long.md"] == "mine"
     assert library["short.md"].startswith('<prior_context source="short.md"')
     assert library["a.py"].startswith('<prior_context source="a.py"')
-    in_library = WordingPlace(turn=1, size=len(SPEC), in_library=True)
-    assert ("long.md", Form.COMPACT, 300, in_library) in asked
+    assert ("long.md", Form.COMPACT, 300) in asked
 
 
 # a cap on attachments beside the library

@@ -330,7 +330,6 @@ def test_a_summary_of_one_of_several_calls_stands_before_all_of_them() -> None:
     assert envelope.entry("written").why.startswith("covered by")
 
 
-
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -44,21 +44,9 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.errors import BadInput, LaminaError, LawBroken, blame_function
+from lamina.errors import LawBroken
 
 _Value = TypeVar("_Value")
-
-MESSAGE_FIELDS = ("messages", "input", "contents", "prompt")
-"""Where the APIs have their messages. The text format has one prompt."""
-
-
-_RENDERER_HINT = "give a dialect, or an object whose `render` makes a dict of an envelope"
-
-
-class Renderer(Protocol):
-    """What can write an envelope as a request: a dialect, or its module."""
-
-    def render(self, envelope: Envelope, /) -> dict[str, Any]: ...
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,27 +92,6 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     def excluded(self) -> tuple[Entry, ...]:
         """The segments of the log that are not in the request. Each `why` says the reason."""
         return tuple(entry for entry in find_logged(self.entries) if entry.form is Form.OMITTED)
-
-    def messages(self, dialect: Renderer) -> list[Any]:
-        """The messages of this request in the words of a dialect, such as `lamina.dialects.openai_chat`.
-
-        What an API has beside them, such as Anthropic's `system`, is in the whole request:
-        `dialect.render(envelope)`.
-        """
-        try:
-            request = dialect.render(self)
-        except LaminaError:
-            raise
-        except Exception as error:
-            raise blame_function(error, place="dialect", hint=_RENDERER_HINT) from error
-        if not isinstance(request, dict):
-            problem = f"render gave a value of type {type(request).__name__}"
-            raise BadInput(problem, place="dialect", hint=_RENDERER_HINT)
-        for name in MESSAGE_FIELDS:
-            if name in request:
-                turns = request[name]
-                return turns if isinstance(turns, list) else [turns]
-        return []
 
     @property
     def prefix(self) -> Digest:

@@ -35,7 +35,7 @@ from lamina.core.references import (
 from lamina.core.text.tags import escape_attribute
 from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import OWN_ORIGIN, Entry, Form, Layer, Ledger, LedgerLine, Ref, Role, Segment, Text
-from lamina.core.wording import Wording, WordingPlace, name_of, text_of
+from lamina.core.wording import Wording, name_of, text_of
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
 IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Context Library above."
@@ -141,20 +141,19 @@ def _shorten(entry: Entry, context: BuildContext) -> Entry:
     layout = context.options.layout
     size = len(text_of(entry.source.parts))
     limit = layout.prior_limits.get(entry.segment.kind, layout.prior_limit)
-    in_full = _word(entry, size, limit=size, form=Form.FULL, wording=context.wording)
+    in_full = _word(entry, limit=size, form=Form.FULL, wording=context.wording)
     if size <= limit or not recoverable(context.kinds, entry.segment):
         return in_full
-    compact = _word(entry, size, limit=limit, form=Form.COMPACT, wording=context.wording)
+    compact = _word(entry, limit=limit, form=Form.COMPACT, wording=context.wording)
     # The handle takes more than a text loses that is hardly longer than the limit.
     if context.scale.body(compact) >= context.scale.body(in_full):
         return in_full
     return compact
 
 
-def _word(entry: Entry, size: int, *, limit: int, form: Form, wording: Wording) -> Entry:
+def _word(entry: Entry, *, limit: int, form: Form, wording: Wording) -> Entry:
     """The attachment in the words of the library, in at most so many characters of its text."""
-    place = WordingPlace(turn=entry.turn, size=size, in_library=True)
-    parts = wording.prior(entry.source, entry.content, limit=limit, place=place)
+    parts = wording.prior(entry.source, entry.content, limit=limit)
     return replace_parts(msgspec.structs.replace(entry, layer=Layer.LIBRARY), form, parts, "in the library")
 
 

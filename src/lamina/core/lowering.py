@@ -17,7 +17,6 @@ from lamina.core.values import (
     Digest,
     Entry,
     Form,
-    Layer,
     LedgerLine,
     Part,
     Role,
@@ -25,7 +24,7 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.core.wording import COMPACT_LIMIT, WORDING_VERSION, Wording, WordingPlace, name_of, text_of
+from lamina.core.wording import COMPACT_LIMIT, WORDING_VERSION, Wording, name_of
 
 
 def lower_entry(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
@@ -38,11 +37,7 @@ def lower_entry(entry: Entry, form: Form, why: str, *, wording: Wording, limit: 
     if entry.role is Role.ASSISTANT and begins_with(entry.segment.parts, ToolResult):
         # It came after its call was answered, and is quoted in the model's voice.
         return replace_parts(entry, form, _quote_late_result(entry, form, wording, limit), why)
-    place = None
-    if entry.segment.kind in wording.words:
-        size = len(text_of(entry.source.parts))
-        place = WordingPlace(turn=entry.turn, size=size, in_library=entry.layer is Layer.LIBRARY)
-    parts = wording(_describe_source(entry), form, entry.content, limit=limit, place=place)
+    parts = wording(_describe_source(entry), form, entry.content, limit=limit)
     return replace_parts(entry, form, parts, why)
 
 

@@ -41,31 +41,16 @@ COMPACT_LIMIT = 1_000
 ARGUMENT_LIMIT = 200
 """Characters of one argument of a call that stay when large arguments are lowered."""
 
-PARAMETERS_OF_WORDS = 4
-
 WORDING_VERSION = 4
 
 NAME_LIMIT = 80
 """Characters of the description in a handle, which must stay one short line."""
 
 
-class WordingPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a segment stands that is shortened: its turn, from 0, and its characters in full.
-
-    `in_library`: it is an attachment in the hoisted library. Nothing here changes while a conversation goes
-    on, since what was shortened once is worded the same way again.
-    """
-
-    turn: int
-    size: int
-    in_library: bool = False
-
-
 Words = Callable[..., tuple[Part, ...] | str | None]
 """How one kind is worded: (segment, form, content digest, limit) to parts as sent, or to a text.
 
-A function with a fifth parameter gets the `WordingPlace` too, which is None for the form FULL. If it answers
-None, the next function for the kind is asked, and at the end lamina's own words are used.
+If a function answers None, the next one for the kind is asked, and at the end lamina's own words are used.
 """
 
 
@@ -83,15 +68,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     handles: bool = True
     named: bool = False
 
-    def __call__(
-        self,
-        segment: Segment,
-        form: Form,
-        content: Digest,
-        *,
-        limit: int = 0,
-        place: WordingPlace | None = None,
-    ) -> tuple[Part, ...]:
+    def __call__(self, segment: Segment, form: Form, content: Digest, *, limit: int = 0) -> tuple[Part, ...]:
         """The parts of a segment as they are sent in this form.
 
         A kind with words of its own is asked first. A call stays a call in every form: only its large
@@ -99,7 +76,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         """
         if form is Form.OMITTED:
             return ()
-        own_parts = self._ask_words(segment, form, content, limit, place)
+        own_parts = self._ask_words(segment, form, content, limit)
         if own_parts is not None:
             return own_parts
         kind = kind_of(self.kinds, segment)
@@ -112,7 +89,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         return _replace_content(segment, self._stub(segment, content), tagged=self.tagged)
 
     def _ask_words(
-        self, segment: Segment, form: Form, content: Digest, limit: int, place: WordingPlace | None
+        self, segment: Segment, form: Form, content: Digest, limit: int
     ) -> tuple[Part, ...] | None:
         """What the caller's functions for a kind say; None if there are none, or all decline."""
         functions = self.words.get(segment.kind)
@@ -122,10 +99,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
             functions = (functions,)
         for words in functions:
             try:
-                if _takes_place(words):
-                    worded = words(segment, form, content, limit, place)
-                else:
-                    worded = words(segment, form, content, limit)
+                worded = words(segment, form, content, limit)
             except LaminaError:
                 raise
             except Exception as error:
@@ -173,9 +147,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         body = guard(text_of((result,)), self.kinds)
         return (Text(wrap_in_tag("late_result", attrs, body)),)
 
-    def prior(
-        self, segment: Segment, content: Digest, *, limit: int, place: WordingPlace | None = None
-    ) -> tuple[Part, ...]:
+    def prior(self, segment: Segment, content: Digest, *, limit: int) -> tuple[Part, ...]:
         """An attachment of an earlier turn in the hoisted library; one that is shortened has its handle.
 
         A kind with words of its own is asked first, for the form that its length asks for. The tag names
@@ -183,7 +155,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         """
         text = text_of(segment.parts)
         form = Form.COMPACT if len(text) > limit else Form.FULL
-        own_parts = self._ask_words(segment, form, content, limit, place)
+        own_parts = self._ask_words(segment, form, content, limit)
         if own_parts is not None:
             return own_parts
         body = outline_text(text, limit=limit, name=name_of(segment))
@@ -268,15 +240,6 @@ PLAIN = Wording()
 
 TAGGED = Wording(tagged=True)
 """Every segment in the tag of its kind, with its id: the transcript of a chunk renderer."""
-
-
-def _takes_place(words: Words) -> bool:
-    """Whether a function for a kind has a fifth parameter, for the place. `self` does not count."""
-    code = getattr(words, "__code__", None)
-    if code is None:
-        return False
-    is_method = hasattr(words, "__self__")
-    return int(code.co_argcount) - is_method > PARAMETERS_OF_WORDS
 
 
 def describe_wrong_words(value: object) -> str:
