@@ -109,9 +109,8 @@ proof: $(STAMP)  ## shared benchmarks under each policy; says how to get data th
 torture: $(STAMP)  ## kill, starve and lie to a store, and count what it loses (ARGS="sqlite: --long"; ARGS=--help says more)
 	@$(PYTHON_IN_VENV) -m tools.torture $(ARGS)
 
-scale: $(SCALE_STAMP)  ## replays on every engine, and gateways over a database that fails (ARGS="--bytes 2GB": larger logs)
-	@$(VENV)-scale/bin/python -m pytest -q -n 0 tests/replay/test_engines.py tests/replay/test_shards.py tests/replay/test_parquet.py
-	@$(VENV)-scale/bin/python bench/engines.py $(ARGS)
+scale: $(SCALE_STAMP)  ## logs read on Dask and Ray with a worker killed, and gateways over a database that fails
+	@$(VENV)-scale/bin/python -m pytest -q -n 0 tests/costs/test_mapped_files.py
 	@$(VENV)-scale/bin/python -m tools.scale_postgres
 
 # Dask and Ray are large, and only this target needs them.

@@ -1,7 +1,7 @@
 """Clearing old results, by a library or by a provider, as policies for the lab.
 
-`lamina replay --policy bench.clearing:clear_then_drop` finds them. When a request passes the trigger, all
-results but the last few become one word, and what was cleared once stays so.
+`bench/policies.py PATH --policies bench.clearing:clear_then_drop` finds them. When a request passes the
+trigger, all results but the last few become one word, and what was cleared once stays so.
 
 `clear_then_drop` is what many libraries do: if that is not enough, the oldest messages go, down to the
 target. `provider_clearing` is Anthropic's `clear_tool_uses_20250919`. It does nothing else, so a talk without

@@ -4,7 +4,7 @@
     python bench/policies.py PATH... --frontier --peers          and the libraries of `make peers`
     python bench/policies.py --quick                             a few seconds, to see that it works
 
-A path is whatever `lamina replay` reads. Only sessions count that pass the trigger of a window. One table for
+A path is whatever `lamina cost` reads. Only sessions count that pass the trigger of a window. One table for
 each cache and window, then the bars. Peers run on a sample of the same sessions (`--sample` of each source,
 the first by the digest of their ids), 5 seconds a call, in a table of their own with lamina and the sliding
 window beside them. notes/lab.md says what the columns mean. With `--every N` only each N-th session is

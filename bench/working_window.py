@@ -10,7 +10,7 @@ of a million tokens, so that everything can be sent. Costs are whole bills with 
 everything; names are those that answers took from earlier context and that stood in the request. *Hindsight*
 takes for each session the cheapest fixed window in which no call is refused and no fewer names are in sight.
 
-`lamina replay --policy bench.working_window:BALANCED` takes the policies by name.
+`bench/policies.py PATH --policies bench.working_window:BALANCED` takes the policies by name.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def print_rows(rows: Sequence[Row]) -> None:
 
 
 def print_errors(bills: Sequence[Bill]) -> None:
-    """How far what `lamina replay` says is from what the requests cost when they are really made."""
+    """How far what `lamina cost` says is from what the requests cost when they are really made."""
     for model in MODELS:
         ran = {bill.session: bill.dollars for bill in bills if (bill.model, bill.way) == (model, CHOSEN)}
         said = {bill.session: bill.dollars for bill in bills if (bill.model, bill.way) == (model, SAID)}
@@ -169,7 +169,7 @@ def print_errors(bills: Sequence[Bill]) -> None:
             whole = sum(said.values()) / sum(ran[session] for session in said) - 1
             largest = max(map(abs, errors))
             typical = median(map(abs, errors))
-            print(f"{model}: in {len(errors)} sessions lamina replay says {whole:+.1%} in sum;")
+            print(f"{model}: in {len(errors)} sessions lamina cost says {whole:+.1%} in sum;")
             print(f"    a session is {typical:.1%} off at the median, {largest:.1%} at most")
 
 
@@ -204,7 +204,7 @@ def price_session(conversation: RecordedConversation) -> Iterator[Bill]:
 
 
 def estimate_bills(trace: Trace, bills: Iterable[Bill]) -> Iterator[Bill]:
-    """What `lamina replay` says that the choice costs, from sizes and pauses alone.
+    """What `lamina cost` says that the choice costs, from sizes and pauses alone.
 
     It takes a session as its client compacted it, and the walk takes all of it, so those are left out.
     """

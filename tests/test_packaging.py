@@ -45,7 +45,7 @@ def test_the_man_page_has_no_errors(tmp_path: Path) -> None:
         capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin", "MANPAGER": "cat"},
     )  # fmt: skip
     assert done.stderr == ""
-    assert "lamina replay [PATH...] [--store" in done.stdout
+    assert "lamina cost " in done.stdout
 
 
 def test_the_container_runs_as_a_user_of_its_own_with_settings_that_hold() -> None:

@@ -65,7 +65,7 @@ COMMANDS = (
     "lamina check request.json",
     "lamina explain request.json",
     "lamina diff request.json request.json",
-    "lamina replay .claude/projects",
+    "lamina cost .claude/projects",
     "lamina inspect .claude/projects --html inspect.html",
     "lamina conversations verify",
     "lamina conversations list",

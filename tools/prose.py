@@ -67,7 +67,7 @@ BANNED = {
 
 FIRST_PAGES = (
     "README.md", "docs/quickstart.md", "docs/concepts.md", "docs/wrap.md", "docs/run.md", "docs/gateway.md",
-    "docs/inspector.md", "docs/chat.md", "docs/replay.md", "docs/doors.md", "docs/install.md", "docs/move.md",
+    "docs/inspector.md", "docs/chat.md", "docs/cost.md", "docs/doors.md", "docs/install.md", "docs/move.md",
     "docs/why-miss.md", "docs/conversations.md", "docs/clients.md", "docs/reminders.md",
     "docs/coming-from.md",
 )  # fmt: skip

@@ -84,7 +84,7 @@ class SentRequest(NamedTuple):
 
 
 def find_by_short_name(name: str) -> ReplayPolicy:
-    """A policy of `lamina replay`, one of this bench, or a peer as `peer:langchain-trim`."""
+    """A policy of the lab, one of this bench, or a peer as `peer:langchain-trim`."""
     kind, separator, peer = name.partition(":")
     if separator and kind == "peer" and peer in PEERS:
         return find_policy(policy_name(peer))

@@ -115,8 +115,8 @@ def test_help_and_version_import_nothing_but_the_command_line(tmp_path: Path) ->
             "argument --port: '-1' is below 0; see lamina inspect --help",
         ),
         (
-            ["replay", "-", "--since", "9999999d"],
-            "argument --since: '9999999d' is neither a date nor like 7d; see lamina replay --help",
+            ["cost", "-", "--since", "9999999d"],
+            "argument --since: '9999999d' is neither a date nor like 7d; see lamina cost --help",
         ),
         (
             ["conversations", "prune", "--size=-1GB"],

@@ -50,8 +50,8 @@ def test_what_cannot_be_opened_is_said_in_one_line(tmp_path: Path) -> None:
         (("inspect", request, "--redact"), "give --html FILE, too"),
         (("inspect", request, "--port", "99999"), "there is no port 99999"),
         (("inspect", "--store", tmp_path, "--html", "-"), f"or write files:{tmp_path}"),
-        (("replay", database), "--store"),
-        (("replay", request, "--jobs", "1"), "no model has answered in it"),
+        (("cost", database), "--store"),
+        (("cost", request, "--jobs", "1"), "there is no call of a model in it"),
     ):
         done = run(*arguments)
         assert (done.code, done.out) == (2, ""), arguments

@@ -33,9 +33,9 @@ def test_every_command_is_in_one_group() -> None:
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (["repaly"], "did you mean replay"),
+        (["csot"], "did you mean cost"),
         (["tail", "--onec"], "did you mean --once"),
-        (["replay", "--polcy", "x"], "did you mean --policy"),
+        (["cost", "--tabel", "x"], "did you mean --table"),
     ],
 )
 def test_a_mistyped_word_is_met_with_the_nearest_one(words: list[str], meant: str) -> None:
@@ -46,7 +46,7 @@ def test_a_mistyped_word_is_met_with_the_nearest_one(words: list[str], meant: st
 
 
 def test_a_word_like_no_other_gets_the_list() -> None:
-    assert "use one of demo, replay" in run("xyzzy").err
+    assert "use one of demo, cost" in run("xyzzy").err
 
 
 @pytest.mark.parametrize(

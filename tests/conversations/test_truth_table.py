@@ -175,14 +175,16 @@ def read_views(store: Path, *, is_session: bool = False) -> dict[str, Row]:
     }
     if not is_session:  # the bytes say why, and a session keeps none
         rows["page"]["misses"] = {loss["cause"]: loss["tokens"] for loss in losses}
-    return rows | {"replay": read_replay(store)}
+    return rows | {"cost": read_cost(store)}
 
 
-def read_replay(store: Path) -> Row:
-    done = run("replay", "--store", store, "--policy", "none", "--jobs", "1", "--json", "-")
+def read_cost(store: Path) -> Row:
+    done = run("cost", "--store", store, "--json", "-")
     assert done.code == 0, done.err
-    headline = json.loads(done.out)["headline"]
-    return {"requests": headline["calls"], "dollars": headline["before"], "lost": headline["lost_calls"]}
+    sums = json.loads(done.out)["sums"]
+    names = ("requests", "cached", "written", "output", "dollars", "cuts")
+    row = {name: sums[name] for name in names if name in sums}
+    return row | {"input": sums["tokens"], "cached": sums["read"], "lost": sums["losses"]}
 
 
 # What only a gateway has.

@@ -1,7 +1,7 @@
-"""The closing lines of `lamina run` beside `lamina replay` on the same session.
+"""The closing lines of `lamina run` beside `lamina cost` on the same session.
 
 The upstream has a prefix cache of whole messages and reports what it read and wrote. What it saw, with its
-answers, is a trace for `lamina replay`. So is the session that the client would have had without a gateway.
+answers, is a log for `lamina cost`. So is the session that the client would have had without a gateway.
 """
 
 from __future__ import annotations
@@ -110,12 +110,12 @@ class MarkedStub(CachingStub):
 
 
 def replay_calls(calls: list[dict[str, Any]], file: Path) -> dict[str, Any]:
-    """The headline of `lamina replay` over requests and their answers."""
+    """The sums of `lamina cost` over requests and their answers."""
     file.write_text("".join(json.dumps(call) + "\n" for call in calls))
-    done = run("replay", file, "--policy", "none", "--jobs", "1", "--json", "-")
+    done = run("cost", file, "--jobs", "1", "--json", "-")
     assert done.code == 0, done.err
-    headline: dict[str, Any] = json.loads(done.out)["headline"]
-    return headline
+    sums: dict[str, Any] = json.loads(done.out)["sums"]
+    return sums
 
 
 def amount_of(line: str) -> float:
@@ -136,14 +136,14 @@ def test_the_closing_lines_are_the_account_of_replay(tmp_path: Path) -> None:
     recalls = len(stub.calls) - STEPS
     assert recalls > 0
     assert f", {count_units(recalls, 'recalls')}; " in requests
-    assert amount_of(cost) == pytest.approx(replayed["before"], abs=0.0001)
+    assert amount_of(cost) == pytest.approx(replayed["dollars"], abs=0.0001)
 
     direct = CachingStub()
     for step in range(STEPS):
         direct.answer_request(messages_request(step))
     replayed = replay_calls(direct.calls, tmp_path / "direct.jsonl")
     assert replayed["calls"] == STEPS
-    assert amount_of(without) == pytest.approx(replayed["before"], rel=0.02)
+    assert amount_of(without) == pytest.approx(replayed["dollars"], rel=0.02)
 
 
 class PlayedRun(NamedTuple):
@@ -243,9 +243,9 @@ def test_a_fresh_run_and_a_resumed_one_agree_with_their_upstream(
         direct_calls = list_direct_calls(steps, size=size)
         assert played.account.cost == pytest.approx(price_calls(played.calls), rel=0.001)
         assert played.account.cost_without == pytest.approx(price_calls(direct_calls), rel=0.02)
-    if recalls:  # one of the three is enough to compare with `lamina replay`
+    if recalls:  # one of the three is enough to compare with `lamina cost`
         replayed = replay_calls(resumed.calls, tmp_path / "resumed.jsonl")
-        assert resumed.account.cost == pytest.approx(replayed["before"], rel=0.001)
+        assert resumed.account.cost == pytest.approx(replayed["dollars"], rel=0.001)
 
 
 @pytest.mark.parametrize("steps", [8, 32])
@@ -268,7 +268,7 @@ def test_without_lamina_a_client_that_marks_nothing_pays_what_it_pays_without_la
 
 @pytest.mark.parametrize(("stub", "breakpoints"), [(CachingStub, "keep"), (MarkedStub, "auto")])
 def test_what_cuts_saved_is_one_figure(stub: type[CachingStub], breakpoints: str, tmp_path: Path) -> None:
-    """In the closing lines, in `lamina replay`, and on the page of the session."""
+    """In the closing lines, in `lamina cost`, and on the page of the session."""
     store = tmp_path / "g.db"
 
     async def play() -> PlayedRun:
@@ -279,11 +279,14 @@ def test_what_cuts_saved_is_one_figure(stub: type[CachingStub], breakpoints: str
     assert account.cuts
     assert account.recalls
     assert account.saved_by_cuts is not None
-    done = run("replay", "--store", store, "--policy", "none", "--jobs", "1", "--json", "-")
+    done = run("cost", "--store", store, "--json", "-")
     assert done.code == 0, done.err
-    cuts = json.loads(done.out)["headline"]["cut_sum"]
-    assert cuts["saved"] - cuts["cost"] == pytest.approx(account.saved_by_cuts)
+    sums = json.loads(done.out)["sums"]
+    assert sums["dollars_uncut"] - sums["dollars"] == pytest.approx(account.saved_by_cuts)
+    assert sums["dollars_without"] == pytest.approx(account.cost_without)
+    assert account.write_lines()[2] in run("cost", "--store", store).out.splitlines()
     inspector = open_inspector(StoreAsker(store), WORKSPACE)
     [summary] = inspector.sessions.summaries()
     losses = [call["loss"] for call in show_session(inspector, summary.id)["calls"] if call["cut"]]
-    assert sum(loss["saved"] for loss in losses) == pytest.approx(cuts["saved"])
+    saved = sum(loss["saved"] - loss["dollars"] for loss in losses)
+    assert saved == pytest.approx(account.saved_by_cuts)

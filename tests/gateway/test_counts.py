@@ -182,9 +182,9 @@ def test_a_system_text_that_the_client_changes_is_a_miss_and_not_a_cut(tmp_path:
     shown = run("conversations", "show", listed[0]["name"], "--store", store).out
     assert shown.count("system text cha") == 4
     assert "cut 1" not in shown
-    replayed = json.loads(run("replay", "--store", store, "--jobs", "1", "--json", "-").out)["headline"]
+    sums = json.loads(run("cost", "--store", store, "--json", "-").out)["sums"]
     paid_again = pytest.approx(sum(miss["price"] for miss in misses))
-    assert (replayed["lost_calls"], replayed["lost"]) == (len(misses), paid_again)
+    assert (sums["losses"], sums["lost_dollars"]) == (len(misses), paid_again)
     page = run("inspect", "--store", store, "--html", "-").out
     assert "text that differs at every call stands in the prefix" in page
     assert "lamina made a cut: system text changed" not in page

@@ -125,9 +125,9 @@ def test_a_replay_of_logs_and_of_the_store_counts_a_session_once(tmp_path: Path)
 
     anyio.run(save)
 
-    def replay(*places: str | Path) -> dict[str, int]:
-        told = json.loads(run("replay", *places, "--jobs", "1", "--json", "-").out)
-        return {each["trace"]: each["calls"] for each in told["reported"]}
+    def count_calls(*places: str | Path) -> dict[str, int]:
+        told = json.loads(run("cost", *places, "--jobs", "1", "--json", "-").out)
+        return {each["conversation"]: each["calls"] for each in told["conversations"]}
 
-    assert replay(log) == {"session-a": 2, "session-a/agent-1": 1}
-    assert replay(log, "--store", store) == {"claude-code-1": 3, "session-a/agent-1": 1}
+    assert count_calls(log) == {"session-a": 2, "session-a/agent-1": 1}
+    assert count_calls(log, "--store", store) == {"claude-code-1": 3, "session-a/agent-1": 1}

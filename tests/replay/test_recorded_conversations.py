@@ -121,31 +121,31 @@ def test_a_recorded_conversation_is_a_trace_of_the_clients_history(dialect: str,
     assert account.reported[0].calls == sum(each.usage is not None for each in talk.received)
 
 
-@pytest.mark.parametrize("options", [[], ["--since", "2026-01-01"], ["--policy", "lamina", "--jobs", "1"]])
+@pytest.mark.parametrize("options", [[], ["--since", "2026-01-01"]])
 def test_a_record_without_texts_says_what_it_cost(options: list[str], tmp_path: Path) -> None:
     talk, ask = save_talk(tmp_path, "openai_chat", keep="lowered")
     store = str(tmp_path / "conversations.db")
-    done = run("replay", "--store", store, *options, "--json", "-")
+    done = run("cost", "--store", store, *options, "--json", "-")
     assert done.code == 0, done.err
     account = json.loads(done.out)
-    (reported,) = account["reported"]
+    (reported,) = account["conversations"]
     [summary] = open_inspector(ask, WORKSPACE).sessions.summaries()
     by_hand = sum(price_received(received) for received in talk.received)
     assert reported["dollars"] == pytest.approx(by_hand) == pytest.approx(summary.dollars)
-    assert reported["began"] == summary.began
-    assert (account["damaged"], account["foreign"], account["outcomes"]) == ([], [], [])
+    assert reported["began"] == pytest.approx(summary.began, abs=1.0)
+    assert (account["damaged"], account["foreign"]) == ([], [])
 
 
 def test_the_command_reads_a_store(tmp_path: Path) -> None:
     talk, _ = save_talk(tmp_path, "anthropic")
     store = str(tmp_path / "conversations.db")
-    done = run("replay", "--store", store, "--policy", "none", "--jobs", "1", "--json", "-")
+    done = run("cost", "--store", store, "--json", "-")
     assert done.code == 0, done.err
-    (reported,) = json.loads(done.out)["reported"]
-    assert reported["under_lamina"]
+    (reported,) = json.loads(done.out)["conversations"]
+    assert reported["door"] == "gateway"
     by_hand = sum(price_received(received) for received in talk.received)
     assert reported["dollars"] == pytest.approx(by_hand, abs=1e-9)
-    nothing = run("replay")
+    nothing = run("cost")
     assert nothing.code == 2
     assert "--store" in nothing.err
 
@@ -157,8 +157,8 @@ def test_a_session_of_a_store_is_read_once_and_has_its_day(tmp_path: Path) -> No
         session.ask("What does the client send?")
         session.request()
         session.record(answer)
-    account = json.loads(run("replay", "--store", store, "--json", "-").out)
-    (reported,) = account["reported"]
+    account = json.loads(run("cost", "--store", store, "--json", "-").out)
+    (reported,) = account["conversations"]
     assert (reported["calls"], reported["title"]) == (1, "What does the client send?")
     assert reported["began"] is not None
     assert account["foreign"] == [], "its record stands beside its log, and is no file of other things"

@@ -17,9 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.errors import BadInput
-from lamina.replay import ReplayOptions, Trace, UnreadableLine, read_traces, traces
-from lamina.replay.shards import replay_files
-from lamina.replay.traces import find_files, lines
+from lamina.replay import Trace, UnreadableLine, read_traces, traces
+from lamina.replay.traces import lines
 from lamina.replay.traces.growing_requests import OPEN, GrowingConversations
 from lamina.replay.traces.requests import read_call
 from tests.examples import up_to
@@ -123,7 +122,7 @@ def test_without_anything_that_unpacks_zstd_it_says_what_to_install(
 
     monkeypatch.setattr(importlib, "import_module", refuse)
     assert reasons(tmp_path) == [
-        "a.jsonl.zst: it is packed with zstd, which nothing here unpacks: install lamina-context[replay]"
+        "a.jsonl.zst: it is packed with zstd, which nothing here unpacks: install lamina-context[cost]"
     ]
     assert good(tmp_path) == ["good"]
 
@@ -301,19 +300,3 @@ def test_no_more_conversations_are_held_than_it_says() -> None:
     for n in range(20):
         list(growing.take(read_call(lines.TraceRow("a:1", recorded.chat_log(0, ask=f"{n}")[0], b""))))
     assert len(growing.open) == OPEN
-
-
-def test_progress_tells_bytes_of_the_disk_up_to_all_of_them(tmp_path: Path) -> None:
-    big = GOOD + b"\n"
-    (tmp_path / "a.jsonl").write_bytes(big * 1500)
-    (tmp_path / "b.jsonl.zst").write_bytes(zst(os.urandom(3_000_000)))
-    total = sum(path.stat().st_size for path in tmp_path.iterdir())
-    told: list[tuple[int, int]] = []
-    options = ReplayOptions(policies=(), windows=())
-    files = find_files(tmp_path)
-    for _ in replay_files(files, options, jobs=1, progress=lambda done, of: told.append((done, of))):
-        pass
-    assert told == sorted(told)
-    assert told[-1] == (total, total)
-    assert len({done for done, _ in told}) > 4
-    assert {of for _, of in told} == {total}

@@ -5,7 +5,7 @@ rules' share of the input price. This module counts no tokens and asks no server
 
 `price_working` says what a conversation would cost with a working window, from the sizes and pauses of its
 requests. Nothing is fitted: a cut is taken to be made where the planner makes it, and to leave its usual
-share. docs/replay.md says how far that is from a replay of the requests themselves.
+share. docs/cost.md says how far that is from requests that were made anew.
 """
 
 from __future__ import annotations

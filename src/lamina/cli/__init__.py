@@ -29,7 +29,7 @@ from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, NotFound, St
 __all__ = ["COMMANDS", "main"]
 
 GROUPS = {
-    "start": ("demo", "replay", "chat", "doctor", "config"),
+    "start": ("demo", "cost", "chat", "doctor", "config"),
     "gateway": ("run", "serve", "tail"),
     "requests": ("fit", "check", "explain", "diff"),
     "conversations": ("inspect", "conversations", "recall", "mcp"),
@@ -38,6 +38,7 @@ GROUPS = {
 """The commands as `lamina --help` groups them; in each group what a newcomer tries first."""
 
 FORMER = {
+    "replay": "it is lamina cost now; policies are simulated by bench/policies.py in a checkout",
     "rekey": "copy the store into a new one under another key: "
     "lamina conversations copy NEW --store OLD --key-file OLD_KEY --new-key-file NEW_KEY",
     "tools": "`load_tools` in the settings names the tools that every request has",
@@ -46,7 +47,7 @@ FORMER = {
 
 COMMANDS = {
     "demo": "watch a made-up session go through lamina; a good first command",
-    "replay": "say what recorded sessions cost, and what lamina run would have saved",
+    "cost": "say what sessions cost, and what lamina run saved or would have saved",
     "inspect": "see in a browser what the model saw in each request, what it did not see, and why",
     "run": "run a client through its own gateway, and report what it cost",
     "serve": "run a gateway that makes the requests of any client fit, and keeps their cached prefix",
@@ -70,7 +71,7 @@ BAD_INPUT, NO_ROOM, STORE, BUG, CLOSED, STOPPED = 2, 3, 4, 70, 141, 130
 _EXAMPLES = """\
 examples:
   lamina demo
-  lamina replay ~/.claude/projects
+  lamina cost ~/.claude/projects
   lamina inspect --open
   lamina run -- claude
   lamina fit request.json --ledger ledger.json > fitted.json

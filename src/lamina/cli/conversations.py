@@ -46,7 +46,7 @@ verify [NAME]; rescue NAME; inspect NAME
 
 Show, export and inspect also take the beginning of a NAME, if no other begins alike, and say which they took.
 Delete, erase, verify and rescue take the whole NAME. List shows the conversations of the gateway, of wrapped
-clients, of sessions and of the chat; `lamina replay --store` says what they cost together, and why caches
+clients, of sessions and of the chat; `lamina cost --store` says what they cost together, and why caches
 were lost. Export writes a page of Markdown to read, or with --format json one line for each request: what was
 sent, what came back, and its usage. Import reads these lines.
 Copy puts everything into another store; with --new-key-file that one is sealed. Delete removes a

@@ -1,7 +1,6 @@
 """`lamina demo`: a long session of an agent, a question about its beginning, and what each policy costs.
 
-The session is made up, no model is asked and nothing leaves the machine. The figures are the lab's: those
-that `lamina replay` gives for your own sessions.
+The session is made up, no model is asked and nothing leaves the machine. The figures are simulated.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.models.counters import counter_for
 from lamina.replay.account_columns import format_percent
 from lamina.replay.account_sums import Total, sum_outcomes
-from lamina.replay.account_table import account_json
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.policies.plain import Sliding
 from lamina.replay.policies.port import RESERVED_PART, make_setting
@@ -59,7 +57,7 @@ The session is made up from its seed. Whether lamina is also the cheapest depend
 examples:
   lamina demo
   lamina demo --seed 6 --window 24000
-  lamina demo --json | jq '.account.totals'
+  lamina demo --json | jq '.totals'
 
 exit status: 0 done, 3 the session cannot be made to fit the window
 """
@@ -108,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "seed": arguments.seed,
                 "turns": TURNS,
                 "window": arguments.window,
-                "account": account_json(account),
+                "totals": msgspec.to_builtins(sum_outcomes(account.outcomes)),
                 "question": msgspec.to_builtins(question),
             }
         )
@@ -267,5 +265,5 @@ def _print_next(arguments: argparse.Namespace) -> None:
     print()
     if (arguments.seed, arguments.window) == (SEED, WINDOW):
         print(f"{_AVERAGE}\n")
-    print("What did your own sessions cost?   lamina replay ~/.claude/projects")
+    print("What did your own sessions cost?   lamina cost ~/.claude/projects")
     print("What does a model see?             lamina inspect --demo --open")

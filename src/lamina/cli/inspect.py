@@ -34,7 +34,7 @@ MOST_PROBLEMS = 3
 """Files and records that could not be read, as far as the terminal names them."""
 
 _EXAMPLES = """\
-PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
+PATH is what `lamina cost` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
 what `lamina conversations export` wrote. Without a path, everything of yours is opened: what went through
 `lamina run` and `lamina chat`, as it was sent, and the sessions of Claude Code and Codex on this machine.
 With --store it is one store only; --store alone is your own. Nothing is sent anywhere.

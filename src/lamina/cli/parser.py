@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def suggest(word: str, choices: Iterable[str]) -> str:
-    """`, did you mean replay` if a known word is near, else nothing."""
+    """`, did you mean cost` if a known word is near, else nothing."""
     near = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.7)
     if not near:
         return ""

@@ -1,6 +1,6 @@
 """What calls cost that were made: the one place where reported usage becomes money.
 
-Inspector, `tail`, the closing lines of `lamina run`, `replay` and the limits of an agent all ask here, so
+Inspector, `tail`, the closing lines of `lamina run`, `cost` and the limits of an agent all ask here, so
 they agree to the cent. Prices are those of `lamina.models.facts` at the moment of the call, with the shares
 of the model's cache where it has no price of its own for cached tokens. Nothing is simulated here.
 """

@@ -1,4 +1,4 @@
-"""A recorded conversation as JSON lines, and back: what a person reads, `jq` filters and `replay` replays.
+"""A recorded conversation as JSON lines, and back: what a person reads, `jq` filters and `cost` reads.
 
     {"v":1,"conversation":{…}}                                   its state, first
     {"v":1,"sent":{…},"request":{…},"answered":{…},"response":{…}}    a request as it left, and its answer

@@ -32,11 +32,10 @@ def price_recorded_calls(
         elif answer is not None:
             row = pricer.add_unreported(answer)
         rows.append(row)
-    reported = [at for at, row in enumerate(rows) if row is not None and row.tokens is not None]
-    losses = find_losses([_read_paid(calls[at]) for at in reported])
-    for loss in losses:
-        at = reported[loss.call - 1]
-        rows[at] = add_loss(rows[at], loss)
+    reported = [(at, row) for at, row in enumerate(rows) if row is not None and row.tokens is not None]
+    for loss in find_losses([_read_paid(calls[at]) for at, _ in reported]):
+        at, row = reported[loss.call - 1]
+        rows[at] = add_loss(row, loss)
     return rows
 
 
@@ -51,16 +50,16 @@ def list_cut_savings(calls: Sequence[RecordedCall]) -> list[float | None]:
     return savings
 
 
-def add_loss(row: Request | None, loss: LostCache) -> Request | None:
+def add_loss(row: Request, loss: LostCache) -> Request:
     """A row with what its cache lost. What a cut of lamina's cost is meant, and no loss."""
-    if row is None or loss.is_cut:
+    if loss.is_cut:
         return row
     return msgspec.structs.replace(
         row,
         lost=loss.tokens,
         lost_dollars=loss.dollars,
         cause=loss.cause,
-        by=loss.by,
+        lost_by=loss.by,
         why=loss.why,
         advice=loss.advice,
     )
@@ -116,9 +115,9 @@ def _measure_by_cut(call: RecordedCall, last: RecordedCall | None, usage: Usage)
 
 
 def _read_paid(call: RecordedCall) -> PaidCall:
-    answer = call.answer
-    assert answer is not None  # noqa: S101 - only what was answered has a row
-    usage = answer.usage or Usage()
+    usage = Usage()
+    if call.answer is not None and call.answer.usage is not None:
+        usage = call.answer.usage
     return PaidCall(
         tally=tally_usage(usage),
         model=call.request.model,

@@ -42,7 +42,7 @@ class Request(Origin, frozen=True, kw_only=True):
     price with nothing cut is an upper bound. `unmarked`: all cache markers are lamina's.
 
     `lost` are the tokens of a lost cache that were paid again, for `lost_dollars` more than a read. `cause`
-    is a fixed word for why, `why` says it in a sentence, and `by` who did it
+    is a fixed word for why, `why` says it in a sentence, and `lost_by` who did it
     (`lamina.conversations.lost_caches`). `answer` tells copies of one answer in several files.
     """
 
@@ -76,7 +76,7 @@ class Request(Origin, frozen=True, kw_only=True):
     lost: int = 0
     lost_dollars: float | None = None
     cause: str = ""
-    by: str = ""
+    lost_by: str = ""
     why: str = ""
     place: str = ""
     advice: str = ""
@@ -114,14 +114,16 @@ class RequestPricer:
         facts = model_or_none(answer.model)
         is_longer = uncut.tokens > answer.input
         uncut_usage = uncut.report(answer)
-        usage_without = uncut_usage
-        if answer.unmarked:
-            usage_without = Usage(input=uncut.tokens, output=answer.output, tier=answer.tier)
-        dollars_uncut: float | None = 0.0
-        dollars_without: float | None = 0.0
-        if not answer.recalled:  # a recall leaves only because of lamina
+        dollars = _price(answer, answer.usage)
+        dollars_uncut = dollars
+        if answer.recalled:  # it left only because of lamina
+            dollars_uncut = 0.0
+        elif uncut_usage != answer.usage:
             dollars_uncut = _price(answer, uncut_usage)
-            dollars_without = _price(answer, usage_without)
+        dollars_without = dollars_uncut
+        if answer.unmarked and not answer.recalled:
+            nothing_read = Usage(input=uncut.tokens, output=answer.output, tier=answer.tier)
+            dollars_without = _price(answer, nothing_read)
         return Request(
             **self._origin,
             id=answer.id,
@@ -147,7 +149,7 @@ class RequestPricer:
             window=answer.window,
             window_source=answer.window_source,
             reserve=answer.reserve,
-            dollars=_price(answer, answer.usage),
+            dollars=dollars,
             dollars_uncut=dollars_uncut,
             dollars_without=dollars_without,
         )

@@ -154,55 +154,6 @@ def _write_command(flag: str, table: RequestTable, where: str) -> str:
     return f"lamina run {flag} -- {client}"
 
 
-def find_cost_without(table: RequestTable) -> float | None:
-    """USD for the same calls without lamina; None if it is not known."""
-    if table.explain_too_long():
-        return None
-    return table.sum_money("dollars_without").amount
-
-
-def find_cut_saving(table: RequestTable) -> float | None:
-    """USD that the cuts saved, less what they cost; None if it is not known."""
-    uncut = table.sum_money("dollars_uncut").amount
-    cost = table.sum_money().amount
-    if uncut is None or cost is None or table.explain_too_long():
-        return None
-    return uncut - cost
-
-
-def describe_cost_without(table: RequestTable) -> str:
-    """The price without lamina, and which part of what was saved its markers and its cuts saved."""
-    too_long = table.explain_too_long()
-    if too_long:
-        return f"not known: {too_long}"
-    without = table.sum_money("dollars_without")
-    text = str(without)
-    cut_saving = find_cut_saving(table)
-    if without.amount is None or cut_saving is None:
-        return text
-    cuts = table.sum("sum(is_cut)")
-    marker_saving = without.amount - (table.sum_money("dollars_uncut").amount or 0.0)
-    first_cuts = table.sum("count(*)", "is_read_unknown and not unmarked")
-    if first_cuts:
-        requests = count_noun(first_cuts, "request")
-        text += f" at most: what the cache held before {requests} with a first cut is not known"
-    elif marker_saving and not table.sum("count(*)", "is_read_unknown"):
-        saved_by_cuts = "nothing was cut"
-        if cuts or cut_saving:
-            saved_by_cuts = f"its cuts {_describe_saving(cut_saving)}"
-        saved_by_markers = _describe_saving(marker_saving)
-        text += f": the cache breakpoints that lamina placed {saved_by_markers}; {saved_by_cuts}"
-    elif not cuts and without.amount == table.sum_money().amount:
-        text += ", the same: nothing was cut"
-    return text
-
-
-def _describe_saving(dollars: float) -> str:
-    if dollars < 0:
-        return f"cost ${-dollars:.4f} more"
-    return f"saved ${dollars:.4f}"
-
-
 def saving_lines(saving: Saving) -> list[str]:
     """The rows as a table for a terminal, with the command to run."""
     lines = [

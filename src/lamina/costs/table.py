@@ -29,11 +29,17 @@ _CREATE = " ".join(("create table requests (", ", ".join(COLUMNS), ", unique (an
 _INSERT = " ".join(("insert or ignore into requests values (", ", ".join("?" * len(COLUMNS)), ")"))
 _LOSS = ("cause", "by", "why", "place", "advice", "lost")
 _NOTE_LOSS = """
-update requests set cause = ?, by = ?, why = ?, place = ?, advice = ?, lost = ?, lost_dollars = ?
+update requests set cause = ?, lost_by = ?, why = ?, place = ?, advice = ?, lost = ?, lost_dollars = ?
 where rowid = (
     select rowid from requests
     where conversation = coalesce(?, conversation) and read = coalesce(?, read)
     order by rowid desc limit 1
+)
+"""
+_DROP_RECORDED = """
+delete from requests where door = '' and client_session in (
+    select client_session from requests where client_session != '' group by client_session
+    having count(*) filter (where door = '') <= count(*) filter (where door != '')
 )
 """
 _TABLES = "select name from sqlite_master where type = 'table'"
@@ -105,13 +111,17 @@ class RequestTable:
         least = self.sum(f"total({column})", where)
         return MoneySum(least=least, reason=reason, tiers=tuple(sorted(tiers)))
 
-    def explain_too_long(self) -> str:
+    def explain_too_long(self, where: str = "true") -> str:
         """Which request would not have fitted the window of its model without lamina; "" if all would."""
-        rows = self.select("whole, model", "too_long", "order by rowid limit 1")
+        rows = self.select("whole, model", f"{where} and too_long", "order by rowid limit 1")
         if not rows:
             return ""
         [row] = rows
         return f"a request would have had {row['whole']:,} tokens, more than the window of {row['model']}"
+
+    def drop_recorded(self) -> None:
+        """Remove a client's own log of a conversation of which lamina has recorded at least as much."""
+        self._database.execute(_DROP_RECORDED)
 
     def note_loss(self, event: Mapping[str, Any]) -> None:
         """Add what the gateway found out about a lost cache to the request that lost it."""
@@ -143,7 +153,7 @@ def _write_parquet(rows: list[dict[str, Any]], path: Path) -> None:
         arrow = importlib.import_module("pyarrow")
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError:
-        hint = "install it: pip install 'lamina-context[replay]'"
+        hint = "install it: pip install 'lamina-context[cost]'"
         raise BadInput("the package pyarrow is missing", place="--table", hint=hint) from None
     part = path.with_suffix(".part")
     parquet.write_table(arrow.Table.from_pylist(rows), part)

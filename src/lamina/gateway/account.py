@@ -17,13 +17,15 @@ from typing import Any
 import msgspec
 
 from lamina.core.cut_target import USUAL_PART
-from lamina.costs.requests import RequestPricer
-from lamina.costs.savings import (
-    compare_settings,
-    describe_cost_without,
+from lamina.costs.report import (
+    describe_losses,
+    describe_without,
     find_cost_without,
     find_cut_saving,
+    list_causes,
 )
+from lamina.costs.requests import RequestPricer
+from lamina.costs.savings import compare_settings
 from lamina.costs.table import RequestTable
 from lamina.costs.uncut_requests import AnsweredRequest
 from lamina.dialects.usage import count_noun
@@ -177,7 +179,7 @@ class GatewayAccount:
         return [
             self._describe_requests(),
             f"cost: {self._describe_cost()}",
-            f"without lamina: {describe_cost_without(self.table)}",
+            f"without lamina: {describe_without(self.table)}",
             *self._list_better(),
             *self._list_remarks(),
         ]
@@ -254,24 +256,14 @@ class GatewayAccount:
 
     def _describe_losses(self) -> Iterator[str]:
         """Where the provider's cache was lost, and why most often."""
-        causes = self.table.select(
-            "cause, place, advice, count(*) as times, min(rowid) as first",
-            "cause != ''",
-            "group by cause order by times desc, first",
-        )
+        causes = sorted(list_causes(self.table), key=lambda cause: (-cause["times"], cause["first"]))
         if not causes:
             return
         first = causes[0]
-        paid = ""
-        tokens = self.table.sum("total(lost)", "cause != ''")
-        if tokens:
-            dollars = self.table.sum("total(lost_dollars)", "cause != ''")
-            paid = f", {int(tokens):,} tokens paid again (${dollars:.4f} more)"
         often = ", most often" if len(causes) > 1 else ""
         where = f" at {first['place']}" if first["place"] else ""
         advice = f". {first['advice']}" if first["advice"] else ""
-        times = count_noun(sum(row["times"] for row in causes), "time")
-        yield f"cache lost {times}{paid}{often}: {first['cause']}{where}{advice}"
+        yield f"{describe_losses(self.table)}{often}: {first['cause']}{where}{advice}"
 
     def _describe_agents(self) -> str:
         """What sub-agents took, and of that their first requests: system text, tools and task.

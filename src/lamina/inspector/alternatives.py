@@ -1,6 +1,6 @@
 """What a session would have cost with each working window of `lamina run` ("what if").
 
-The rows are those that `lamina replay` prints for many sessions: everything sent first, and then what `run`
+The rows are those that `lamina cost` prints for many sessions: everything sent first, and then what `run`
 would use. Only sizes and times are simulated, so they are there at once.
 """
 

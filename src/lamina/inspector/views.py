@@ -17,7 +17,8 @@ import msgspec
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.values import Layer
-from lamina.costs.savings import compare_settings, describe_cost_without, find_cost_without
+from lamina.costs.report import describe_without, find_cost_without
+from lamina.costs.savings import compare_settings
 from lamina.costs.table import RequestTable
 from lamina.errors import BadInput
 from lamina.inspector.last_used import LastUsed
@@ -163,7 +164,7 @@ def sum_calls(opened: SentSession) -> Json:
         could = _find_cheaper(table)
     else:
         without = find_cost_without(table)
-        words = describe_cost_without(table)
+        words = describe_without(table)
     return {
         "calls": len(calls),
         "sent": sum(call.tokens for call in calls),

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
-    from lamina.replay.account_table import account_json, account_text
     from lamina.replay.generated_sessions import generate_session, split_calls
+    from lamina.replay.logged_requests import price_file
     from lamina.replay.policies.port import PolicyRequest, ReplayPolicy, Setting
     from lamina.replay.recorded_usage import sum_recorded_usage
     from lamina.replay.runs import ReplayOptions, replay
@@ -29,9 +29,8 @@ __all__ = [
     "Setting",
     "Trace",
     "UnreadableLine",
-    "account_json",
-    "account_text",
     "generate_session",
+    "price_file",
     "read_traces",
     "replay",
     "split_calls",
@@ -42,8 +41,8 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = name_lazily(
         __name__,
         {
-            "lamina.replay.account_table": "account_json account_text",
             "lamina.replay.generated_sessions": "generate_session split_calls",
+            "lamina.replay.logged_requests": "price_file",
             "lamina.replay.policies.port": "PolicyRequest ReplayPolicy Setting",
             "lamina.replay.recorded_usage": "sum_recorded_usage",
             "lamina.replay.runs": "ReplayOptions replay",

@@ -14,17 +14,12 @@ import msgspec
 
 from lamina.dialects.usage import count_noun
 from lamina.replay.account_sums import (
-    CutSum,
-    LossReason,
     group_by,
     list_losses,
-    select_known,
     setting_of,
     share_of,
-    sum_cuts,
     sum_fields,
     sum_known,
-    sum_losses,
 )
 from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, day_of
 
@@ -91,73 +86,6 @@ class SessionCost(msgspec.Struct, frozen=True, kw_only=True):
     def has_refused(self) -> bool:
         """Whether a call of it would have no answer, under lamina or with everything sent."""
         return any(self.refused.get(policy) for policy in (OWN_POLICY, UNTOUCHED))
-
-
-class Headline(msgspec.Struct, frozen=True, kw_only=True):
-    """All sessions in a few figures; money is in dollars, and of the `compared` sessions.
-
-    `is_recorded`: `before` is what the records say, and not what sending everything would have cost. `own`
-    is what lamina would have cost in the `comparable` ones of them, which cost `comparable_before`. `refused`
-    counts those with calls that would be refused, `under_lamina` those that ran under lamina already, and
-    `shortened` those of which far less was sent than their log holds.
-    """
-
-    sessions: int
-    calls: int
-    began: float | None
-    ended: float | None
-    compared: int
-    is_recorded: bool
-    before: float
-    comparable: int
-    comparable_before: float
-    own: float | None
-    own_cuts: int
-    refused: int
-    under_lamina: int
-    shortened: int
-    dearer: int
-    lost: float | None
-    lost_calls: int
-    lost_tokens: int
-    reasons: tuple[LossReason, ...]
-    cut_sum: CutSum | None
-
-
-def summarise(account: ReplayAccount) -> Headline:
-    """The figures of all sessions that have calls.
-
-    The sum under lamina is over the sessions in which neither side has a refused call.
-    """
-    sessions = [session for session in compare_sessions(account) if session.calls]
-    moments = select_known(sessions, "began")
-    recorded = [session for session in sessions if session.recorded is not None]
-    # If any session has records, those without do not count: sums would mix both.
-    compared = recorded or [session for session in sessions if session.before is not None]
-    comparable = [session for session in compared if session.own is not None]
-    losses = list_losses(account.reported)
-    return Headline(
-        sessions=len(sessions),
-        began=min(moments, default=None),
-        ended=max(moments, default=None),
-        compared=len(compared),
-        is_recorded=bool(recorded),
-        before=sum(select_known(compared, "before")),
-        comparable=len(comparable),
-        comparable_before=sum(select_known(comparable, "before")),
-        own=sum_known(comparable, "own"),
-        own_cuts=sum(session.cuts for session in comparable),
-        refused=sum(session.has_refused and not session.under_lamina for session in compared),
-        under_lamina=sum(session.under_lamina for session in sessions),
-        shortened=sum(session.is_shortened for session in sessions),
-        dearer=sum(bool(session.dearer) for session in comparable),
-        lost=sum_known(losses, "dollars"),
-        lost_calls=len(losses),
-        lost_tokens=sum(loss.tokens for loss in losses),
-        reasons=tuple(sum_losses(losses)[:MOST_REASONS]),
-        cut_sum=sum_cuts(account.reported),
-        **sum_fields(sessions, ["calls"]),
-    )
 
 
 def compare_sessions(account: ReplayAccount) -> list[SessionCost]:

@@ -1,16 +1,15 @@
 """Replays every trace under every policy, window and cache.
 
 `replay_trace` takes one trace and returns its outcomes. It reads no file and keeps nothing, so that the same
-function can be handed to any engine that maps over records. `replay` maps it over an engine (`engines.py`),
-in order, and holds no more traces in memory than are being replayed.
+function can be handed to anything that maps over records. `replay` maps it over processes, in order.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 
 import msgspec
 
@@ -22,7 +21,6 @@ from lamina.models.counters.openai import o200k
 from lamina.models.facts import AS_OF
 from lamina.models.facts import model as facts_of
 from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
-from lamina.replay.engines import Engine, open_engine, run_in_order
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.outcomes import evaluate_walk
@@ -40,11 +38,6 @@ from lamina.replay.walk import NeededTerms, WalkStep, walk
 
 UNKNOWN_WINDOW = 200_000
 """The window of a model that is not in the table of models."""
-
-MOST_LOST = 5
-"""Sessions in a row with which every worker died, after which the replay ends."""
-
-_WORKERS_DIED = "every worker that replayed it died: it may need more memory than a worker has"
 
 MODELS = {
     "anthropic": "claude-opus-4-6",
@@ -92,17 +85,12 @@ def replay(
     model: str = "",
     count_as: str = "",
     jobs: int = 1,
-    engine: Engine | Executor | None = None,
     points: bool = False,
     fill_head: bool = False,
     pressed: bool = False,
     progress: Callable[[TraceReplay], None] | None = None,
 ) -> ReplayAccount:
-    """The account of these traces. Order and figures do not depend on `jobs` and `engine`.
-
-    Without an engine, the traces are replayed by `jobs` processes, or in this one. An executor of your own is
-    given three times `jobs` traces at a time.
-    """
+    """The account of these traces, replayed by `jobs` processes. Order and figures do not depend on them."""
     options = ReplayOptions(
         policies=tuple(policies),
         windows=tuple(windows),
@@ -113,7 +101,7 @@ def replay(
         fill_head=fill_head,
         pressed=pressed,
     )
-    return make_account(replay_each(traces, options, engine=engine, jobs=jobs), progress=progress)
+    return make_account(replay_each(traces, options, jobs=jobs), progress=progress)
 
 
 def make_account(
@@ -277,50 +265,15 @@ def _setting(
 
 
 def replay_each(
-    traces: Iterable[Trace | UnreadableLine],
-    options: ReplayOptions,
-    *,
-    engine: Engine | Executor | None = None,
-    jobs: int = 1,
+    traces: Iterable[Trace | UnreadableLine], options: ReplayOptions, *, jobs: int = 1
 ) -> Iterator[TraceReplay]:
-    """Replay each trace, in this process, on several processors, or on an engine of the caller's.
-
-    The results come in the order of the traces, wherever each was replayed.
-    """
+    """Replay each trace, in this process or on several processors, in the order of the traces."""
     replay_one = partial(replay_record, options=options)
-    if engine is None and jobs == 1:
+    if jobs == 1:
         yield from map(replay_one, traces)
         return
-    with contextlib.ExitStack() as stack:
-        if engine is None:
-            engine = stack.enter_context(open_engine("local", jobs=jobs))
-        elif isinstance(engine, Executor):
-            engine = Engine(engine, jobs)
-        lost = LostSessions()
-        for trace_replay in run_in_order(engine, replay_one, traces, give_up):
-            lost.look_at(trace_replay)
-            yield trace_replay
-
-
-class LostSessions:
-    """State: in how many sessions in a row every worker died. They do not die of the sessions then."""
-
-    def __init__(self) -> None:
-        self._in_a_row = 0
-
-    def look_at(self, trace_replay: TraceReplay) -> None:
-        """Count a replay. Raises BadInput if it is the last of too many that were lost."""
-        damaged = trace_replay.damaged
-        if damaged is None or damaged.reason != _WORKERS_DIED:
-            self._in_a_row = 0
-            return
-        self._in_a_row += 1
-        if self._in_a_row == MOST_LOST:
-            raise BadInput(
-                f"the workers died with each of {MOST_LOST} sessions in a row, of which this is the last",
-                place=damaged.place,
-                hint="replay it with --jobs 1 to see why, or give the workers more memory",
-            )
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(replay_one, traces)
 
 
 def replay_record(record: Trace | UnreadableLine, options: ReplayOptions) -> TraceReplay:
@@ -328,8 +281,3 @@ def replay_record(record: Trace | UnreadableLine, options: ReplayOptions) -> Tra
     if isinstance(record, UnreadableLine):
         return TraceReplay(damaged=record)
     return replay_trace(record, options)
-
-
-def give_up(record: Trace | UnreadableLine) -> TraceReplay:
-    """Report a session that kills every worker as damaged."""
-    return TraceReplay(damaged=UnreadableLine(place=record.place, reason=_WORKERS_DIED))

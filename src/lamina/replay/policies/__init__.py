@@ -6,7 +6,7 @@ lamina may carry what its cuts prefer instead: `lamina@memory`, `lamina@balanced
 A policy of your own has the name `package.module:attribute`. The module is imported, in every process of a
 replay, and the attribute must be a `ReplayPolicy` or a function without arguments that returns one:
 
-    lamina replay logs/ --policy sliding,my_package.policies:oldest_first
+    python bench/policies.py logs/ --policies sliding,my_package.policies:oldest_first
 
 The tables show the policy's own `name`, not the name by which it was imported.
 """

@@ -22,7 +22,7 @@ from lamina.replay.traces.codex import Codex, is_codex
 from lamina.replay.traces.files import Paths, TraceFile, file_size, find_files
 from lamina.replay.traces.growing_requests import GrowingConversations
 from lamina.replay.traces.lamina_exports import Exported, is_export
-from lamina.replay.traces.lines import Tell, TraceRow, read_rows
+from lamina.replay.traces.lines import TraceRow, read_rows
 from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
 from lamina.replay.traces.requests import is_record, is_session, name_by_path, read_call, read_session
 from lamina.replay.values import Trace, UnreadableLine
@@ -57,20 +57,13 @@ def _count_once(
             yield own_part
 
 
-def read_file(path: TraceFile, *, tell: Tell | None = None) -> Iterator[Trace | UnreadableLine]:
-    """Every trace of one file, with all of its answers: nothing is known of other files here.
-
-    `tell` gets the bytes of the file that are behind.
-    """
-    for result in _bound_damage(_read_file(path, tell or _tell_nobody), str(path)):
+def read_file(path: TraceFile) -> Iterator[Trace | UnreadableLine]:
+    """Every trace of one file, with all of its answers: nothing is known of other files here."""
+    for result in _bound_damage(_read_file(path), str(path)):
         if isinstance(result, Trace):
             yield name_by_path(result, str(path))
         else:
             yield result
-
-
-def _tell_nobody(_behind: int) -> None:
-    pass
 
 
 def _bound_damage(results: Iterator[Trace | UnreadableLine], path: str) -> Iterator[Trace | UnreadableLine]:
@@ -97,10 +90,10 @@ def _bound_damage(results: Iterator[Trace | UnreadableLine], path: str) -> Itera
         yield UnreadableLine(place=path, reason=f"{left_out:,} more records of it cannot be read")
 
 
-def _read_file(path: TraceFile, tell: Tell) -> Iterator[Trace | UnreadableLine]:
+def _read_file(path: TraceFile) -> Iterator[Trace | UnreadableLine]:
     """The traces of one file. Damage in a record does not end the file."""
     shapes = _Shapes()
-    for row in read_rows(path, tell):
+    for row in read_rows(path):
         if isinstance(row, UnreadableLine):
             yield row
             continue

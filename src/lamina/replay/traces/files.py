@@ -118,9 +118,7 @@ def _open_file_system(url: str) -> tuple[Any, str]:
     try:
         core = importlib.import_module("fsspec.core")
     except ImportError:
-        hint = (
-            "install it: pip install 'lamina-context[replay]', and the package of the protocol, such as s3fs"
-        )
+        hint = "install it: pip install 'lamina-context[cost]', and the package of the protocol, such as s3fs"
         raise BadInput("the package fsspec is missing", place=url, hint=hint) from None
     try:
         file_system, path = core.url_to_fs(url)

@@ -16,7 +16,7 @@ import io
 import json
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -47,16 +47,12 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE_MAGIC = b"\x2a\x4d\x18"
 """Of a frame of zstd without data, after a first byte from 0x50 to 0x5F."""
 
-Tell = Callable[[int], None]
 
-
-def read_pieces(path: TraceFile, tell: Tell) -> Iterator[bytes]:
-    """What the file holds. `tell` gets the bytes of the file that are behind; damage is a `BadInput`."""
+def read_pieces(path: TraceFile) -> Iterator[bytes]:
+    """What the file holds; damage is a `BadInput`."""
     try:
         with path.open("rb", buffering=0) as raw, _buffered(raw) as file:
-            for piece in _unpack(file, file.peek(4)[:4]):
-                tell(_position(raw))
-                yield piece
+            yield from _unpack(file, file.peek(4)[:4])
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadInput(f"it cannot be read on: {reason}") from None
@@ -71,14 +67,6 @@ def _buffered(raw: io.RawIOBase) -> Iterator[io.BufferedReader[Any]]:
     finally:
         with contextlib.suppress(OSError, ValueError):
             file.detach()
-
-
-def _position(raw: io.RawIOBase) -> int:
-    """The bytes of a file that are behind; 0 for a pipe, which does not say."""
-    try:
-        return raw.tell()
-    except OSError:  # a pipe
-        return 0
 
 
 def _unpack(file: io.BufferedReader[Any], start: bytes) -> Iterator[bytes]:
@@ -109,7 +97,7 @@ def _unpack_zstd(file: io.BufferedReader[Any]) -> Iterator[bytes]:
     if package is not None:
         yield from _unpack_by_package(package, file)
         return
-    raise BadInput("it is packed with zstd, which nothing here unpacks: install lamina-context[replay]")
+    raise BadInput("it is packed with zstd, which nothing here unpacks: install lamina-context[cost]")
 
 
 def _import_if_there(name: str) -> Any:
@@ -167,14 +155,14 @@ class TraceRow(NamedTuple):
     raw: bytes
 
 
-def read_rows(path: TraceFile, tell: Tell) -> Iterator[TraceRow | UnreadableLine]:
+def read_rows(path: TraceFile) -> Iterator[TraceRow | UnreadableLine]:
     """Every record of a file.
 
     What cannot be read any further is one more record, with the place after the last line.
     """
     last_number = 0
     try:
-        for line in _join_spread_value(split_lines(read_pieces(path, tell))):
+        for line in _join_spread_value(split_lines(read_pieces(path))):
             last_number = line.number
             yield from _rows_of_line(line, path)
     except BadInput as error:

@@ -12,8 +12,10 @@ import pytest
 from bench.samples import recorded_session
 from lamina.caches import PausedRequest
 from lamina.caches.prices import price_working
-from lamina.replay import RecordedUsage, Trace, sum_recorded_usage
-from lamina.replay.savings import compare_settings
+from lamina.costs import RequestTable, compare_settings
+from lamina.costs.savings import Saving
+from lamina.replay import RecordedUsage, Trace
+from lamina.replay.logged_requests import price_trace
 from tests.cli.running import run
 
 CLAUDE = "claude-opus-4-6"
@@ -33,7 +35,14 @@ def trace(calls: int, *, model: str = CLAUDE) -> Trace:
         2 * number: RecordedUsage(uncached=request.tokens, output=100, at=20.0 * number)
         for number, request in enumerate(growing(calls))
     }
-    return Trace(id="s", place="here", dialect="anthropic", items=[], model=model, used=used)
+    return Trace(id=f"s{calls}", place="here", dialect="anthropic", items=[], model=model, used=used)
+
+
+def compare(*traces: Trace) -> Saving | None:
+    table = RequestTable()
+    for each in traces:
+        table.add(price_trace(each))
+    return compare_settings(table)
 
 
 def test_everything_is_read_again_at_the_price_of_the_cache() -> None:
@@ -67,37 +76,33 @@ def test_a_cut_is_free_after_a_pause_and_a_shorter_request_begins_anew() -> None
 
 
 def test_the_default_is_recommended_where_it_saves_and_everything_where_nothing_would() -> None:
-    long = compare_settings(
-        map(sum_recorded_usage, [trace(300), trace(40), trace(9, model="nobody-knows-it")])
-    )
+    long = compare(trace(300), trace(40), trace(9, model="nobody-knows-it"))
     assert long is not None
-    assert long.sessions == 2
+    assert long.conversations == 2
     assert [row.flag for row in long.rows if row.is_recommended] == ["--prefer balanced"]
     assert long.command == "lamina run -- claude"
-    short = compare_settings([sum_recorded_usage(trace(9))])
+    short = compare(trace(9))
     assert short is not None
     assert short.command == "lamina run --window model -- claude"
 
 
-def test_what_ran_under_lamina_was_cut_already() -> None:
+def test_a_log_of_what_lamina_cut_does_not_say_what_was_whole() -> None:
     under_lamina = msgspec.structs.replace(trace(300), under_lamina=True)
-    assert compare_settings([sum_recorded_usage(under_lamina)]) is None
+    assert compare(under_lamina) is None
 
 
-def test_the_command_prints_the_table_without_a_replay_and_json(tmp_path: Path) -> None:
+def test_the_command_prints_the_table_and_json(tmp_path: Path) -> None:
     path = tmp_path / "sessions.jsonl"
     path.write_text(json.dumps(recorded_session(1, "anthropic-messages", turns=4)) + "\n")
-    printed = run("replay", path, "--jobs", "1")
+    printed = run("cost", path, "--jobs", "1")
     assert printed.code == 0
-    assert printed.out.startswith("1 session, ")
+    assert printed.out.startswith("1 conversation, ")
     assert "<- recommended" in printed.out
-    assert "drop_oldest" not in printed.out
-    figures = json.loads(run("replay", path, "--jobs", "1", "--json", "-").out)
-    assert figures["outcomes"] == []
+    figures = json.loads(run("cost", path, "--jobs", "1", "--json", "-").out)
     assert [row["flag"] for row in figures["saving"]["rows"]] == [
         "--window model",
         "--prefer memory",
         "--prefer balanced",
         "--prefer cost",
     ]
-    assert figures["saving"]["rows"][0]["dollars"] == pytest.approx(figures["headline"]["before"])
+    assert figures["saving"]["rows"][0]["dollars"] == pytest.approx(figures["sums"]["dollars"])

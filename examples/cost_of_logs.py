@@ -1,7 +1,7 @@
-"""Way in 3: what did my sessions cost, and what would they have cost? `lamina replay` on a recorded session.
+"""Way in 3: what did my sessions cost, and what would they have cost? `lamina cost` on a recorded session.
 
-    python examples/replay_logs.py            # a recorded session that is made up here
-    python examples/replay_logs.py PATH...    # your own: ~/.claude/projects, ~/.codex/sessions …
+    python examples/cost_of_logs.py           # a recorded session that is made up here
+    python examples/cost_of_logs.py PATH...    # your own: ~/.claude/projects, ~/.codex/sessions …
 
 Nothing leaves the machine and no model is asked.
 """
@@ -21,12 +21,12 @@ CALLS = 40
 
 def main(*paths: str) -> None:
     if paths:
-        run_lamina(["replay", *paths])
+        run_lamina(["cost", *paths])
         return
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "proxy.jsonl"
         log.write_text("".join(f"{json.dumps(record)}\n" for record in make_records()), encoding="utf-8")
-        run_lamina(["replay", str(log), "--window", "16000", "--rules", "anthropic"])
+        run_lamina(["cost", str(log), "--jobs", "1"])
 
 
 def make_records() -> list[dict[str, Any]]:
