@@ -112,9 +112,6 @@ PARTS = {
     ),
     "dense facts": Part((Seam("text.facts:rate_densities", _rate_alike),), ("text/facts",)),
     "facts of results": Part((Seam("run_text:RunText.choose_facts", lambda *_: ""),)),
-    "used results": Part(
-        (Seam("used_results:UsedResults.weights", property(lambda _: {})),), ("used_results",)
-    ),
 }
 """The parts by their names. What is named here may be renamed: a test looks whether all of it is there."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from random import Random
@@ -106,7 +107,7 @@ def test_what_a_question_is_about_comes_back() -> None:
     assert told.form is Form.OMITTED
     quoted = words_of(reminders_of(envelope))
     assert fact(41) in quoted
-    assert "shares '4741'" in reminders_of(envelope)[0].why
+    assert reminders_of(envelope)[0].why == "quotes turn 42 for the words '4741'"
 
 
 def test_it_stands_right_before_the_question_which_leaves_as_it_came() -> None:
@@ -153,7 +154,9 @@ def test_rules_and_what_a_question_is_about_share_the_room_of_a_reminder(questio
 def test_a_reminder_of_rules_alone_says_so() -> None:
     log, ledger = grow_with_rules()
     [reminder] = reminders_of(fit([*log, user("Write a poem for Buxtehude.")], ledger))
-    assert reminder.why == "quotes rules in force that could not be read"
+    assert re.fullmatch(
+        r"quotes turns [0-9, ]+ and [0-9]+: rules in force that could not be read", reminder.why
+    )
 
 
 def test_nothing_is_brought_back_where_nothing_was_lowered() -> None:

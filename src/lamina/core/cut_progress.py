@@ -25,7 +25,6 @@ from lamina.core.text.standing_rules import find_rules
 from lamina.core.text.user_words import LaterRule
 from lamina.core.tool_rules import find_silent, map_rules
 from lamina.core.turns import current_turn
-from lamina.core.used_results import UsedResults
 from lamina.core.values import Cut, Entry, Fold, Layer, LedgerLine, Ref, Role, ToolResult
 from lamina.core.wording import text_of
 
@@ -90,7 +89,7 @@ class CutProgress:
 
     `written` remembers the digests of this cut, by what they cover and their limits: while the cut spares
     less and less, most of them would be written again word for word. `runs` and `reader` remember what was
-    read for them, and `used` which results later calls used: an order is asked again and again.
+    read for them: an order is asked again and again.
     """
 
     def __init__(
@@ -112,7 +111,6 @@ class CutProgress:
             self.earlier = _mark_earlier(draft, self.words, mergeable)
         self.current = current_turn(draft.entries)
         self.reader = context.find_reader()
-        self.used = UsedResults(draft.entries)
         self.held = frozenset(at for at, entry in enumerate(draft.entries) if entry.ref in draft.held)
         self.tool_rules = map_rules(draft.entries, context.options.tools)
         self.silent = find_silent(draft.entries, context.options.tools)
@@ -138,7 +136,7 @@ class CutProgress:
         run_text = self.runs.get(name)
         if run_text is None:
             later_rules = self.words.rules_after(run[-1].ref)
-            run_text = read_run(run, self.reader, silent=self.silent, used=self.used, later_rules=later_rules)
+            run_text = read_run(run, self.reader, silent=self.silent, later_rules=later_rules)
             self.runs[name] = run_text
         return run_text
 

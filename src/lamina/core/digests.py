@@ -48,7 +48,6 @@ from lamina.core.text.user_words import (
     mark_replaced_rules,
     print_talk,
 )
-from lamina.core.used_results import UsedResults
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, guard, text_of
 
@@ -132,7 +131,7 @@ def _list_names_and_facts(run: RunText, notes: str, limit: int) -> Iterator[str]
 
     By a name such as `parse_config` the model sees what it could recall. Which names are in sight elsewhere
     is known when the cut ends: `cut_digests` then puts others into their room. What names leave of it is for
-    short results that later calls still used, and for facts that were read.
+    facts that were read.
     """
     names = (name for name, _ in run.hidden_names.most_common())
     listed = list_first_names(names, limit=limit, in_sight=find_shown_names(notes))
@@ -141,10 +140,6 @@ def _list_names_and_facts(run: RunText, notes: str, limit: int) -> Iterator[str]
     left = limit - len(listed)
     if left < LEAST:
         return
-    for text in run.used_results:
-        if len(READ_LABEL) + len(text) < left:
-            yield f"{READ_LABEL}{text}"
-            left -= len(READ_LABEL) + len(text) + 1
     facts = run.choose_facts(left - len(READ_LABEL))
     if facts:
         yield f"{READ_LABEL}{facts}"
@@ -198,7 +193,6 @@ def read_run(
     reader: Reader,
     *,
     silent: frozenset[Ref] = frozenset(),
-    used: UsedResults | None = None,
     later_rules: Sequence[LaterRule] = (),
 ) -> RunText:
     """What is in a run of entries that a digest may show. Of `silent` entries it may show nothing."""
@@ -209,7 +203,7 @@ def read_run(
             is_silent = entry.ref in silent
             segments.append(reader.read_segment(entry.ref, entry.source, is_silent=is_silent))
             turns.append(entry.turn + 1)
-    return RunText(segments, turns=turns, reader=reader, used=used, later_rules=later_rules)
+    return RunText(segments, turns=turns, reader=reader, later_rules=later_rules)
 
 
 def make_fold(run: Sequence[Entry], run_text: RunText, texts: DigestText, *, cut: int) -> Fold:

@@ -90,7 +90,8 @@ _SATURATION, _LENGTH_WEIGHT = 1.2, 0.75
 _LETTERS_OF_TERM = 6  # of a giant text, whose terms are not counted
 
 _AROUND_SOURCE, _HANDLE = 6, 8
-"""Tokens that stand before the words of a source: its turn and its name, and the handle of a part of one."""
+"""Tokens that stand before the words of a source: its turn and its name, and the handle of a part of one if
+handles are shown."""
 
 _QUESTION_MARK = re.compile("[?\uff1f\u061f]")  # also of Chinese and Japanese, and of Arabic
 _END_MARKS = (".", "!", "\u2026", "\u3002", "\uff0e", "\uff01", "\u06d4", "\u0964")
@@ -450,6 +451,7 @@ class PassageChoice:
         in_sight: str,
         limit: int,
         count: Callable[[str], int],
+        handles: bool = True,
     ) -> None:
         self.index = index
         self.sentences: set[int] = set()
@@ -457,6 +459,7 @@ class PassageChoice:
         self._left = limit
         self._in_sight = in_sight
         self._count = count
+        self._handles = handles
         self._longest = min(max(SHORTEST_PASSAGE, limit * 4 // 3), LONGEST_PASSAGE)
         self._quoted: set[str] = set()
         self._sources: set[int] = set()
@@ -505,7 +508,7 @@ class PassageChoice:
         for number in sources - self._sources:
             source = self.index.sources[number]
             tokens += _AROUND_SOURCE
-            if len(passage) < source.end - source.first:
+            if self._handles and len(passage) < source.end - source.first:
                 tokens += _HANDLE
         if tokens > self._left:
             return False

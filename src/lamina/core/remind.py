@@ -216,7 +216,14 @@ def _write_reminder(
     around = count(TITLE) + LEAST // 3
     order = [entry.ref for entry in sources]
     in_sight = _text_in_sight(draft.entries)
-    choice = PassageChoice(index, order, in_sight=in_sight, limit=limits.rules - around, count=count)
+    choice = PassageChoice(
+        index,
+        order,
+        in_sight=in_sight,
+        limit=limits.rules - around,
+        count=count,
+        handles=context.wording.handles,
+    )
     topic = questions or prompt_text
     weights = weigh_terms(index, prompt_text)
     if find_content(prompt_text):

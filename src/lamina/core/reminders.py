@@ -6,6 +6,7 @@ model, the tools and files said quoted in a message of the model. `remind` says 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 from lamina.core.entries import make_own_entry
@@ -14,6 +15,7 @@ from lamina.core.values import OWN_ORIGIN, Entry, Layer, Ref, Reminder, Role, Se
 from lamina.core.wording import Wording, guard
 
 KIND = "reminder"
+_LINE = re.compile("^  ([0-9]+)", re.MULTILINE)  # other lines of a quotation have four spaces before them
 TITLE = "Quoted from earlier in this conversation, since the next message may be about it:"
 
 
@@ -50,11 +52,20 @@ def list_reminders(entries: Iterable[Entry]) -> tuple[str, ...]:
     return tuple(entry.segment.key for entry in entries if is_reminder(entry) and entry.role is Role.USER)
 
 
+def _explain(reminder: Reminder) -> str:
+    """Where its lines come from, and why: `quotes turn 12 for the words 'invoice', 'date'` of the prompt."""
+    turns = list(dict.fromkeys(_LINE.findall(f"{reminder.text}\n{reminder.notes}")))
+    named = f"turn {turns[0]}"
+    if len(turns) > 1:
+        named = f"turns {', '.join(turns[:-1])} and {turns[-1]}"
+    if not reminder.about:
+        return f"quotes {named}: rules in force that could not be read"
+    return f"quotes {named} for the words {', '.join(map(repr, reminder.about))}"
+
+
 def make_entries(reminder: Reminder, *, at: Entry, wording: Wording) -> list[Entry]:
     """The messages of a reminder: the user's words under a title, and what others said."""
-    why = "quotes rules in force that could not be read"
-    if reminder.about:
-        why = f"shares {', '.join(map(repr, reminder.about))} with the question"
+    why = _explain(reminder)
     body = "\n".join(filter(None, (TITLE, guard(reminder.text, wording.kinds))))
     texts = [(Role.USER, reminder.key, wrap_in_tag(KIND, {}, body))]
     if reminder.notes:

@@ -42,8 +42,6 @@ from lamina.core.text.user_words import (
     SpokenMessage,
     Talk,
 )
-from lamina.core.used_results import LONGEST as LONGEST_USED
-from lamina.core.used_results import UsedResults
 from lamina.core.values import Document, Image, Part, Raw, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import pick_name, text_of
 
@@ -128,13 +126,11 @@ class RunText:
         *,
         turns: Sequence[int],
         reader: Reader | None = None,
-        used: UsedResults | None = None,
         later_rules: Sequence[LaterRule] = (),
     ) -> None:
         reader = reader or Reader()
         self.title = write_title([each.segment for each in segments])
         self._segments = segments
-        self._used = used
         messages: list[SpokenMessage] = []
         self.notes: list[GistPiece] = []
         for piece in merge_equal_pieces(_find_pieces(self._segments, reader.kinds, turns)):
@@ -170,20 +166,6 @@ class RunText:
         """Characters of the longest digest."""
         most = self.talk.size + sum(len(piece.text) + len(piece.label) + 60 for piece in self.notes)
         return most + MOST_OF_NAMES if self.has_calls else most
-
-    @cached_property
-    def used_results(self) -> list[str]:
-        """The short results that later calls made most of, each on one line."""
-        if self._used is None:
-            return []
-        weights = self._used.weights
-        used: list[tuple[int, Segment]] = []
-        for each in self._segments:
-            weight = weights.get(each.ref, 0) if each.ref is not None else 0
-            if weight and not each.is_silent:
-                used.append((weight, each.segment))
-        used.sort(key=lambda weighed: -weighed[0])
-        return list(dict.fromkeys(_show_results(segment) for _, segment in used))
 
     def with_rules_alone(self) -> Talk:
         """The user's messages with a rule in them, of which nothing but the rules is left."""
@@ -477,12 +459,6 @@ def _find_label(segment: Segment, kinds: Kinds) -> str:
 def _can_be_attached_again(segment: Segment, kinds: Kinds) -> bool:
     """Whether a segment is an attachment, and its full text can be recovered."""
     return kind_of(kinds, segment).attachment and recoverable(kinds, segment)
-
-
-def _show_results(segment: Segment) -> str:
-    """What the results in a segment say, on one line."""
-    results = [_show_parts(part.content) for part in segment.parts if isinstance(part, ToolResult)]
-    return to_one_line("\n".join(results), LONGEST_USED)
 
 
 def _show_parts(parts: Iterable[Part]) -> str:
