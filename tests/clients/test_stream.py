@@ -86,7 +86,7 @@ async def test_events_and_the_raw_answer_say_the_same(dialect: str) -> None:
     call_events = [event for event in events if isinstance(event, CallEvent)]
     called = [(event.name, json.loads(event.arguments)) for event in call_events]
     assert called == [("read", {"path": "a"}), ("ls", {})]
-    assert events[-2:] == [used, StopEvent(reason="tool", said=events[-1].said)]  # type: ignore[union-attr]
+    assert events[-2:] == [used, StopEvent(reason="tool", reported=events[-1].reported)]  # type: ignore[union-attr]
     absorbed = DIALECTS[dialect].answers.absorb_stream(raw)
     calls_absorbed = [part for one in absorbed.segments for part in one.parts if isinstance(part, ToolCall)]
     assert [CallEvent(id=part.id, name=part.name, arguments=part.arguments) for part in calls_absorbed] == (
@@ -250,7 +250,7 @@ async def test_gemini_is_read_from_the_sdks_own_objects() -> None:
         TextEvent("Yes"),
         CallEvent(id="c", name="read", arguments='{"path":"ä"}'),
         UsageEvent(input=9, output=3),
-        StopEvent(reason="tool", said="STOP"),
+        StopEvent(reason="tool", reported="STOP"),
     ]
     assert DIALECTS["gemini"].answers.absorb_stream(raw).stop == "STOP"
 
@@ -277,7 +277,7 @@ async def test_ollama_is_read_from_the_sdks_own_objects_and_told_the_window() ->
         "options": {"num_ctx": 9_000, "seed": 1},
         "stream": True,
     }
-    assert events[-2:] == [UsageEvent(input=9, output=3), StopEvent(reason="tool", said="stop")]
+    assert events[-2:] == [UsageEvent(input=9, output=3), StopEvent(reason="tool", reported="stop")]
     assert events[:3] == [
         ThinkingEvent("Hm."),
         TextEvent("Yes"),
@@ -333,17 +333,17 @@ def test_calls_in_pieces_are_told_apart_even_where_a_server_gives_one_index_to_a
     ("stream_format", "said"), [(CHAT_FORMAT, ""), (RESPONSES_FORMAT, ""), (MESSAGES_FORMAT, "error")]
 )
 def test_a_stream_that_ends_without_a_word_did_not_end_well(stream_format: StreamFormat, said: str) -> None:
-    assert read_end([], stream_format) == [StopEvent(reason="error", said=said)]
+    assert read_end([], stream_format) == [StopEvent(reason="error", reported=said)]
 
 
 def test_a_blocked_prompt_is_refused_and_a_stop_without_a_word_is_an_end() -> None:
     blocked = {"promptFeedback": {"blockReason": "OTHER"}, "usageMetadata": {"promptTokenCount": 9}}
     assert read_end([blocked], CONTENT_FORMAT) == [
         UsageEvent(input=9),
-        StopEvent(reason="refused", said="SAFETY"),
+        StopEvent(reason="refused", reported="SAFETY"),
     ]
     silent = {"message": {"role": "assistant", "content": "Yes"}, "done": True}
-    assert read_end([silent], OLLAMA_FORMAT) == [StopEvent(reason="end", said="stop")]
+    assert read_end([silent], OLLAMA_FORMAT) == [StopEvent(reason="end", reported="stop")]
 
 
 @pytest.mark.parametrize(

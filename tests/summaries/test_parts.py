@@ -56,7 +56,7 @@ def test_all_of_it_is_read_within_the_window() -> None:
     assert outcome.segment is not None
     summary_text = text_of(outcome.segment.parts)
     assert all(f"+{n}" in summary_text for n in range(39))
-    assert outcome.asked == len(write.asked) > 5
+    assert outcome.questions == len(write.asked) > 5
     assert max(question.envelope.tokens + question.most for question in write.asked) <= 2_000
     assert [question.purpose for question in write.asked[-2:]] == ["part", "summary"]
     assert not any(question.aligned for question in write.asked)
@@ -73,7 +73,7 @@ def test_parts_have_the_system_text_and_stand_as_data() -> None:
 
 def test_a_window_that_holds_it_is_asked_once_and_aligned() -> None:
     write = Minutes()
-    assert summarised(write).asked == 1
+    assert summarised(write).questions == 1
     assert write.asked[0].aligned
 
 
@@ -103,7 +103,7 @@ def test_one_segment_larger_than_the_window_is_split() -> None:
 def test_a_part_that_cannot_be_used_ends_the_attempt(answer: Any, why: str) -> None:
     outcome = summarised(Script(answer), window=2_000, tries=1, at_once=1)
     assert outcome.segment is None
-    assert outcome.asked == 1
+    assert outcome.questions == 1
     assert re.fullmatch(f"the model's summary was not used: {why}", outcome.notes[0])
 
 

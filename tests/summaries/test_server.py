@@ -53,7 +53,7 @@ async def test_random_words_are_refused_and_the_digest_is_recorded() -> None:
             await to_thread.run_sync(write.post, (await session.request()) | {"max_tokens": 1})
             outcome = await compact(talked, write)
             assert all(answer.isalpha() for answer in write.answers)
-            assert (outcome.by, outcome.asked, len(write.answers)) == ("digest", 2, 2)
+            assert (outcome.by, outcome.questions, len(write.answers)) == ("digest", 2, 2)
             assert outcome.notes == ("the model's summary was not used: it speaks of something else",)
             assert write.cached[1] >= before.tokens * 0.9  # the question continues the last request
             assert write.answers[0] not in text_of(session.log[-1].parts)

@@ -77,7 +77,7 @@ async def test_compact_records_a_summary_and_the_next_request_has_it() -> None:
 async def test_compact_falls_back_to_the_digest_and_says_why() -> None:
     async with opened(MemoryStore(), **session_options()) as session:
         outcome = await compact(await played(session, 20), Script("I cannot do that."))
-        assert (outcome.by, outcome.asked) == ("digest", 2)
+        assert (outcome.by, outcome.questions) == ("digest", 2)
         assert outcome.notes == ("the model's summary was not used: it is a refusal",)
         assert session.log[-1].meta["summary"]["notes"] == list(outcome.notes)
         assert "Decision: we use exponential backoff" in text_of(session.log[-1].parts)
@@ -87,7 +87,7 @@ async def test_compact_falls_back_to_the_digest_and_says_why() -> None:
 async def test_compact_needs_no_model() -> None:
     async with opened(MemoryStore(), **session_options()) as session:
         outcome = await compact(await played(session, 20))
-        assert (outcome.by, outcome.asked, outcome.notes) == ("digest", 0, ("there is no model to ask",))
+        assert (outcome.by, outcome.questions, outcome.notes) == ("digest", 0, ("there is no model to ask",))
 
 
 @awaited

@@ -98,7 +98,7 @@ def test_a_good_summary_stands_for_what_a_cut_would_fold() -> None:
     log, write = talk(), Script(GOOD)
     assert plan_cut(log, budget=TERMS.budget, counter=CHARS4).digests  # type: ignore[arg-type]
     outcome = run(log, write)
-    assert (outcome.by, outcome.asked, outcome.notes) == ("model", 1, ())
+    assert (outcome.by, outcome.questions, outcome.notes) == ("model", 1, ())
     assert outcome.segment is not None
     assert (outcome.segment.kind, outcome.segment.role, outcome.segment.meta) == (
         "progress_summary",
@@ -225,7 +225,7 @@ def test_a_text_that_is_no_summary_is_refused(case: str) -> None:
     outcome = run(talk(), write)
     assert outcome.segment is None
     assert f"the model's summary was not used: {why}" in outcome.notes
-    assert outcome.asked == len(write.asked) == Bounds().tries
+    assert outcome.questions == len(write.asked) == Bounds().tries
 
 
 def test_a_text_that_is_longer_than_was_asked_for_is_refused() -> None:
@@ -250,7 +250,7 @@ def test_after_a_refusal_the_ladder_folds_under_its_digest() -> None:
 def test_a_second_question_says_what_was_wrong_with_the_first_text() -> None:
     write = Script(GOOD.replace("src/part_3.py", ""), GOOD)
     outcome = run(talk(), write)
-    assert (outcome.by, outcome.asked) == ("model", 2)
+    assert (outcome.by, outcome.questions) == ("model", 2)
     first, second = (text_of(question.envelope.sent[-1].parts) for question in write.asked)
     assert "refused" not in first
     assert "refused: it does not name 'src/part_3.py'" in second
@@ -385,7 +385,7 @@ def test_what_is_coming_counts_and_stands_after_the_summary() -> None:
 
 def test_a_digest_covers_all_that_is_old_without_a_model() -> None:
     outcome = summarize_by_digest(talk(), terms=ROOMY)
-    assert (outcome.by, outcome.asked) == ("digest", 0)
+    assert (outcome.by, outcome.questions) == ("digest", 0)
     assert "Decision: we use exponential backoff" in text(outcome.segment)
     assert summarize_by_digest(talk(1), terms=ROOMY).segment is None
 

@@ -97,7 +97,7 @@ def test_what_is_longer_than_the_summarizers_window_is_read_in_parts_some_at_onc
     assert outcome.by == "model"
     assert most == 3
     parts = [question for question in seen if question.purpose == "part"]
-    assert outcome.asked == len(seen) == len(parts) + 1
+    assert outcome.questions == len(seen) == len(parts) + 1
     read = "\n".join(question.text for question in parts)
     for number in range(300):
         for name in "abc":
@@ -196,7 +196,7 @@ def test_what_is_no_summary_is_not_used_and_the_turn_goes_on(answer: Any, why: s
     outcome = condense_turn([*NOTES, ASK], write, bounds=Bounds(window=40_000))
     assert outcome.segment is None
     assert any(why in note for note in outcome.notes)
-    assert outcome.asked == len(write.asked) == 2
+    assert outcome.questions == len(write.asked) == 2
 
 
 def test_a_limit_is_not_negative() -> None:

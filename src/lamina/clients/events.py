@@ -60,10 +60,10 @@ class UsageEvent(Usage, frozen=True, kw_only=True, tag="usage"):
 
 
 class StopEvent(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
-    """The end of the answer. `said` is the API's own word for it, "error" or "" if it broke off."""
+    """The end of the answer. `reported` is the API's own word for it, "error" or "" if it broke off."""
 
     reason: Reason
-    said: str = ""
+    reported: str = ""
 
 
 Event = TextEvent | ThinkingEvent | CallEvent | UsageEvent | StopEvent
@@ -151,7 +151,7 @@ def read_end(items: Sequence[Any], stream_format: StreamFormat) -> list[Event]:
         reason = "tool"
     if absorbed.usage != Usage():
         events.append(UsageEvent(**msgspec.structs.asdict(absorbed.usage)))
-    events.append(StopEvent(reason=reason, said=absorbed.stop))
+    events.append(StopEvent(reason=reason, reported=absorbed.stop))
     return events
 
 

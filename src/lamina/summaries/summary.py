@@ -196,10 +196,10 @@ class SummaryDraft:
                 continue
             outcome = self._judge_text(clean_text(without_thoughts(text)), instructions)
             if outcome.segment is not None:
-                return msgspec.structs.replace(outcome, asked=questions.asked)
+                return msgspec.structs.replace(outcome, questions=questions.asked)
             reasons = list(outcome.notes)
         refused = self._refuse(*(f"the model's summary was not used: {reason}" for reason in reasons))
-        return msgspec.structs.replace(refused, asked=questions.asked)
+        return msgspec.structs.replace(refused, questions=questions.asked)
 
     def _refuse(self, *notes: str, after: int = 0) -> SummaryOutcome:
         return SummaryOutcome(before=self.chosen.tokens, after=after, notes=notes)
@@ -368,7 +368,7 @@ async def compact(
     if outcome.segment is None:
         digest = summarize_by_digest(session.log, terms=session.terms, ledger=session.ledger)
         notes = tuple(dict.fromkeys(outcome.notes + digest.notes))
-        outcome = msgspec.structs.replace(digest, asked=outcome.asked, notes=notes)
+        outcome = msgspec.structs.replace(digest, questions=outcome.questions, notes=notes)
     return await _record_summary(session, outcome)
 
 

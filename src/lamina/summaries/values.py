@@ -81,12 +81,12 @@ class SummaryOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The segment to record. If it is None, `notes` say why.
 
     `by` says who wrote it; "earlier" means that an older summary covers the same content. `before` and
-    `after` are the tokens of what it covers and of itself. `asked` counts the questions to a model.
+    `after` are the tokens of what it covers and of itself. `questions` counts those to a model.
     """
 
     segment: Segment | None = None
     by: Literal["model", "digest", "earlier", ""] = ""
     before: int = 0
     after: int = 0
-    asked: int = 0
+    questions: int = 0
     notes: tuple[str, ...] = ()
