@@ -42,12 +42,38 @@ class Wire:
         self.bodies: list[bytes] = []
         self.statuses: list[int] = []
 
-    def saw(self, response: Any) -> None:
-        self.bodies.append(response.request.content)
+    def watch(self, http: Any) -> Any:
+        """The client of httpx, of which everything that it sends is seen here."""
+        http._transport = WatchedTransport(http._transport, self)  # noqa: SLF001 - as it was made by an SDK
+        return http
+
+    def saw(self, request: Any, response: Any) -> None:
+        self.bodies.append(request.content)
         self.statuses.append(response.status_code)
 
-    async def saw_later(self, response: Any) -> None:
-        self.saw(response)
+
+class WatchedTransport:
+    """The transport of a client, and somebody who watches it."""
+
+    def __init__(self, inner: Any, wire: Wire) -> None:
+        self._inner = inner
+        self._wire = wire
+
+    def handle_request(self, request: Any) -> Any:
+        response = self._inner.handle_request(request)
+        self._wire.saw(request, response)
+        return response
+
+    async def handle_async_request(self, request: Any) -> Any:
+        response = await self._inner.handle_async_request(request)
+        self._wire.saw(request, response)
+        return response
+
+    def close(self) -> None:
+        self._inner.close()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 class Speaker(NamedTuple):
@@ -64,9 +90,8 @@ class Speaker(NamedTuple):
         if self.is_async:
             client, http = f"Async{name}", "DefaultAsyncHttpxClient"
         wire = wire or Wire()
-        hook = wire.saw_later if self.is_async else wire.saw
         own = {
-            "http_client": getattr(module, http)(event_hooks={"response": [hook]}),
+            "http_client": wire.watch(getattr(module, http)()),
             "default_headers": {"Connection": "close"},  # the server ends idle connections as it likes
             "max_retries": 0,
             "timeout": PATIENCE,

@@ -15,7 +15,7 @@ from lamina.settings import Settings
 from lamina.stores import MemoryStore
 from lamina.wrapped import conversation
 from tests.sessions.talking import awaited
-from tests.wrapped.test_wrap_events import FakeClient
+from tests.wrapped.test_wrap_events import reporting
 
 REQUEST: dict[str, Any] = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]}
 SMALL = Budget(window=600, reserve=0)
@@ -63,7 +63,7 @@ def test_tools_that_are_too_large_are_named_in_words() -> None:
 
 
 def test_a_wrapped_client_names_the_message_before_anything_is_sent() -> None:
-    client = wrap(FakeClient(), budget=SMALL, policy=Policy(counter=BYTES4))
+    client = wrap(reporting(), budget=SMALL, policy=Policy(counter=BYTES4))
     with pytest.raises(BudgetExceeded, match=r"messages\[0\] \(user message"):
         client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "word " * 900}])
 
@@ -79,7 +79,7 @@ async def test_a_session_names_what_was_said() -> None:
 
 @pytest.mark.parametrize("open_door", [fit_request, wrap], ids=["fit_request", "wrap"])
 def test_a_budget_that_is_neither_a_budget_nor_a_window_is_refused(open_door: Any) -> None:
-    subject: Any = REQUEST if open_door is fit_request else FakeClient()
+    subject: Any = REQUEST if open_door is fit_request else reporting()
     with pytest.raises(BadInput, match=r"budget is '4k'; give Budget\(.*or the window in tokens"):
         open_door(subject, budget="4k")
 
@@ -121,7 +121,7 @@ def test_what_is_no_ledger_is_refused_with_the_right_words(ledger: Any, hint: st
     with pytest.raises(BadInput, match=hint):
         fit_request(REQUEST, ledger=ledger)
     with pytest.raises(BadInput, match=hint):
-        conversation(wrap(FakeClient()), "a", ledger=ledger)
+        conversation(wrap(reporting()), "a", ledger=ledger)
 
 
 def test_another_dialect_needs_a_model() -> None:
@@ -132,10 +132,10 @@ def test_another_dialect_needs_a_model() -> None:
 
 def test_a_conversation_needs_a_name_and_a_wrapped_client() -> None:
     with pytest.raises(BadInput, match="the name is 42; give a text"):
-        conversation(wrap(FakeClient()), 42)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match=r"FakeClient is not a wrapped client; pass what lamina\.wrap"):
-        conversation(FakeClient(), "a")
-    assert lamina.wrapped.last_fitted(wrap(FakeClient())) is None
+        conversation(wrap(reporting()), 42)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"SimpleNamespace is not a wrapped client; pass what lamina\.wrap"):
+        conversation(reporting(), "a")
+    assert lamina.wrapped.last_fitted(wrap(reporting())) is None
 
 
 @awaited

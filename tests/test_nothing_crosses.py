@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import anyio
@@ -29,6 +28,7 @@ from lamina.stores import MemoryStore
 from tests.gateway.running import settings_for
 from tests.gateway.test_recall import post
 from tests.gateway.test_sdks import gateway_in_thread
+from tests.plain_client import plain_client
 from tests.wrapped.scripted_api import Call, Said, Thought, scripted_api, write_message
 
 pytestmark = pytest.mark.hypothesis
@@ -139,38 +139,18 @@ def find_crossed(story: Sequence[Step], habits: Habits, send: Send, sent: list[d
     return crossed
 
 
-class _Answer(dict[str, Any]):
-    """An answer with the attributes that an SDK's objects have."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-
-def to_answer(value: Any) -> Any:
-    match value:
-        case dict():
-            return _Answer({name: to_answer(inner) for name, inner in value.items()})
-        case list():
-            return [to_answer(inner) for inner in value]
-    return value
-
-
 @contextmanager
 def through_wrap(folder: Path) -> Iterator[tuple[Send, list[dict[str, Any]]]]:
     """One wrapped client for all people. It is made anew for each third request, on the same store."""
     sent: list[dict[str, Any]] = []
 
-    def create(**request: Any) -> Any:
-        sent.append(json.loads(json.dumps(request)))
-        return to_answer(write_message(speak(sent[-1]), 100))
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        sent.append(request)
+        return write_message(speak(request), 100)
 
     def wrap() -> Any:
         policy = Policy(budget=Budget(window=4_000, reserve=300))
-        inner = SimpleNamespace(messages=SimpleNamespace(create=create))
-        return lamina.wrap(inner, store=str(folder / "wrap.db"), policy=policy)
+        return lamina.wrap(plain_client(answer), store=str(folder / "wrap.db"), policy=policy)
 
     clients = [wrap(), wrap()]
     numbers = count()

@@ -33,6 +33,7 @@ from lamina.settings import Settings
 from lamina.stores import MemoryStore
 from tests.gateway.running import open_client, run_gateway
 from tests.gateway.upstream_stub import run_stub
+from tests.plain_client import plain_client
 
 ADAPTERS = Path(lamina.__file__).parent / "adapters"
 
@@ -120,12 +121,11 @@ def send_wrapped(request: Mapping[str, Any], policy: Policy) -> Any:
     """What a wrapped client sends."""
     sent: list[Any] = []
 
-    def create(**arguments: Any) -> Any:
+    def answer(arguments: Any) -> Any:
         sent.append(arguments)
-        return SimpleNamespace(usage=None)
+        return {}
 
-    client = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
-    wrap(client, policy=policy).chat.completions.create(**request)
+    wrap(plain_client(answer, "chat.completions"), policy=policy).chat.completions.create(**request)
     return sent[0]
 
 

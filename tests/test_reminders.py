@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -26,7 +25,8 @@ from lamina.stores.port import OwnName
 from tests.gateway.running import settings_for
 from tests.gateway.test_recall import post
 from tests.gateway.test_sdks import gateway_in_thread
-from tests.test_nothing_crosses import Send, said, to_answer
+from tests.plain_client import plain_client
+from tests.test_nothing_crosses import Send, said
 from tests.wrapped.scripted_api import Said, scripted_api, write_message
 
 BUDGET = Budget(window=3_000, reserve=300)
@@ -65,13 +65,12 @@ def make_request(messages: list[dict[str, Any]]) -> dict[str, Any]:
 def through_wrap(address: str, **policy: Any) -> Iterator[tuple[Send, list[dict[str, Any]]]]:
     sent: list[dict[str, Any]] = []
 
-    def create(**request: Any) -> Any:
-        sent.append(json.loads(json.dumps(request)))
-        return to_answer(write_message(answer_anything(request), 100))
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        sent.append(request)
+        return write_message(answer_anything(request), 100)
 
-    inner = SimpleNamespace(messages=SimpleNamespace(create=create))
     fields: dict[str, Any] = {"budget": BUDGET, "recall": "off", "keep": "all"} | policy
-    client: Any = lamina.wrap(inner, store=address, policy=Policy(**fields))
+    client: Any = lamina.wrap(plain_client(answer), store=address, policy=Policy(**fields))
 
     def send(request: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = client.messages.create(**request)

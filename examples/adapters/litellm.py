@@ -3,15 +3,20 @@
     pip install 'lamina-context[litellm]'
     python examples/adapters/litellm.py
 
-The provider is scripted, so no key is needed. Put yours in its place: `acompletion(model="openai/gpt-5", …)`.
+The model is scripted, so no key is needed. Put yours in its place: `acompletion(model="openai/gpt-5", …)`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import count
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 if sys.path[0] == str(Path(__file__).resolve().parent):
@@ -26,28 +31,40 @@ PARAMETERS = {"type": "object", "properties": {"number": {"type": "integer"}}}
 TOOLS = [{"type": "function", "function": {"name": "read_part", "parameters": PARAMETERS}}]
 
 
-class ScriptedProvider(litellm.CustomLLM):
+class ScriptedModel(BaseHTTPRequestHandler):
     """Reads 40 parts, and then answers."""
 
-    steps = 0
+    steps = count(1)
 
-    async def acompletion(self, *_: Any, **arguments: Any) -> Any:
-        self.steps += 1
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        step = next(self.steps)
         message: dict[str, Any] = {"role": "assistant", "content": None}
-        if self.steps > 40:
-            message["content"] = f"Read. The last request had {len(arguments['messages'])} messages."
+        if step > 40:
+            message["content"] = f"Read. The last request had {len(request['messages'])} messages."
         else:
-            function = {"name": "read_part", "arguments": f'{{"number": {self.steps}}}'}
-            message["tool_calls"] = [{"id": f"call_{self.steps}", "type": "function", "function": function}]
-        return litellm.ModelResponse(choices=[{"message": message, "finish_reason": "stop"}])
+            function = {"name": "read_part", "arguments": f'{{"number": {step}}}'}
+            message["tool_calls"] = [{"id": f"call_{step}", "type": "function", "function": function}]
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
 
 
 async def main() -> None:
-    litellm.custom_provider_map = [{"provider": "scripted", "custom_handler": ScriptedProvider()}]
+    server = HTTPServer(("127.0.0.1", 0), ScriptedModel)
+    Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}/v1"
+    ask = partial(litellm.acompletion, model="openai/manual", api_base=address, api_key="any", tools=TOOLS)
     litellm.callbacks = [LaminaLogger(budget=16_000)]
     history: list[Any] = [{"role": "user", "content": "Read every part of the manual."}]
     while True:
-        answer = await litellm.acompletion(model="scripted/manual", messages=list(history), tools=TOOLS)
+        answer = await ask(messages=list(history))
         message = answer.choices[0].message
         history.append(message.model_dump(exclude_none=True))
         if not message.tool_calls:

@@ -12,7 +12,6 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -33,7 +32,6 @@ from lamina.stores import open_store
 from tests.gateway.running import settings_for
 from tests.gateway.test_sdks import gateway_in_thread
 from tests.servers.serving import serve_http
-from tests.test_nothing_crosses import to_answer
 from tests.wrapped.scripted_api import APIS, Said, add_usage
 
 Json = dict[str, Any]
@@ -163,94 +161,6 @@ class Client(NamedTuple):
     api: Api
 
 
-class _WrappedApi:
-    """The SDK of a wrapped client: what it would read from the wire is made here."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-
-    def create(self, **request: Any) -> Any:
-        if request.get("stream"):
-            return self.create_stream(**request)
-        reply = self._answer(request)
-        if isinstance(reply, Refusal):
-            raise Failed(None, "the connection broke")
-        return to_answer(self._api.speech.write(reply))
-
-    def create_stream(self, **request: Any) -> Any:
-        if self._api.speech.is_lazy:
-            return self._stream_later(request)
-        return self._stream(request)
-
-    def _answer(self, request: Json) -> Said | Refusal:
-        headers = request.pop("extra_headers", {})
-        reply = self._api.answer(request, headers.get(BETAS, ""))
-        if isinstance(reply, Refusal) and reply.status:
-            raise Failed(reply.status, reply.text)
-        return reply
-
-    def _stream(self, request: Json) -> _Events:
-        reply = self._answer(request)
-        events = read_events("".join(self._api.speech.stream(reply, request)))
-        return _Events(events, broken=isinstance(reply, Refusal))
-
-    def _stream_later(self, request: Json) -> Iterator[Any]:
-        yield from self._stream(request)
-
-
-class _Events:
-    """A stream of an SDK. It is no generator: the request was sent when it was made."""
-
-    def __init__(self, events: list[Json], *, broken: bool) -> None:
-        self._events = to_answer(events)
-        self._broken = broken
-        self._position = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        if self._position == len(self._events):
-            if self._broken:
-                raise Failed(None, "the connection broke")
-            raise StopIteration
-        self._position += 1
-        return self._events[self._position - 1]
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-@contextmanager
-def through_wrap(address: str, model: Model, *, speech: Speech = MESSAGES, **policy: Any) -> Iterator[Client]:
-    api = Api(model, speech)
-    *resources, method = speech.method.split(".")
-    methods = _WrappedApi(api)
-    inner = SimpleNamespace(**{method: methods.create, f"{method}_stream": methods.create_stream})
-    for name in reversed(resources):
-        inner = SimpleNamespace(**{name: inner})
-    client: Any = lamina.wrap(inner, store=address, policy=Policy(**policy))
-
-    def send(request: Json, *, read: int | None = None) -> Any:
-        arguments = json.loads(json.dumps(request))
-        method = speech.method
-        if speech.is_gemini and arguments.pop("stream"):
-            method += "_stream"
-        answer = attrgetter(method)(client)(**arguments)
-        if not request.get("stream"):
-            return answer
-        events: list[Json] = []
-        for event in answer:
-            events.append(event)
-            if len(events) == read:
-                answer.close()
-                return None
-        return events
-
-    yield Client(send, api)
-    vars(client)["_conversations"].store.close()
-
-
 @contextmanager
 def through_gateway(
     address: str, model: Model, *, speech: Speech = MESSAGES, **policy: Any
@@ -276,32 +186,32 @@ class _Pieces(httpx2.SyncByteStream):
             raise httpx2.ReadError("the connection broke")
 
 
+def _answer_http(api: Api, http_request: httpx2.Request) -> httpx2.Response:
+    request = json.loads(http_request.content)
+    reply = api.answer(request, http_request.headers.get(BETAS, ""))
+    if isinstance(reply, Refusal) and reply.status:
+        error = {"type": "invalid_request_error", "message": reply.text}
+        return httpx2.Response(reply.status, json={"type": "error", "error": error})
+    media_type, pieces = "application/json", ['{"half"']
+    if request.get("stream") or "stream" in http_request.url.path:
+        media_type = MEDIA_TYPES.get(api.speech.dialect, "text/event-stream")
+        pieces = api.speech.stream(reply, request)
+    elif not isinstance(reply, Refusal):
+        pieces = [json.dumps(api.speech.write(reply))]
+    stream = _Pieces(pieces, broken=isinstance(reply, Refusal))
+    return httpx2.Response(200, headers={"content-type": media_type}, stream=stream)
+
+
 @contextmanager
 def through_transport(
-    address: str, model: Model, *, speech: Speech = MESSAGES, **policy: Any
+    address: str, model: Model, *, speech: Speech = MESSAGES, is_wrapped: bool = False, **policy: Any
 ) -> Iterator[Client]:
-    """The client of an SDK, whose HTTP client has the transport."""
+    """The client of an SDK, whose HTTP client has the transport, or which is wrapped."""
     api = Api(model, speech)
-
-    def answer(http_request: httpx2.Request) -> httpx2.Response:
-        request = json.loads(http_request.content)
-        reply = api.answer(request, http_request.headers.get(BETAS, ""))
-        if isinstance(reply, Refusal) and reply.status:
-            error = {"type": "invalid_request_error", "message": reply.text}
-            return httpx2.Response(reply.status, json={"type": "error", "error": error})
-        is_broken = isinstance(reply, Refusal)
-        media_type, pieces = "application/json", ['{"half"']
-        if request.get("stream") or "stream" in http_request.url.path:
-            media_type = MEDIA_TYPES.get(speech.dialect, "text/event-stream")
-            pieces = speech.stream(reply, request)
-        elif not isinstance(reply, Refusal):
-            pieces = [json.dumps(speech.write(reply))]
-        stream = _Pieces(pieces, broken=is_broken)
-        return httpx2.Response(200, headers={"content-type": media_type}, stream=stream)
 
     def send(request: Json, *, read: int | None = None) -> Any:
         try:
-            return _send(request, read)
+            return endpoint.create(request, read)
         except httpx2.TransportError as error:
             raise Failed(None, str(error)) from error
 
@@ -317,9 +227,14 @@ def through_transport(
         return read_answer(response.status_code, text, request)
 
     policy = {"budget": Budget(window=64_000)} | policy
-    inner = httpx2.MockTransport(answer)
-    fitting = lamina.transport(inner, store=address, policy=Policy(**policy))
-    with httpx2.Client(transport=fitting, base_url="https://api.example") as client:
+    inner: Any = httpx2.MockTransport(partial(_answer_http, api))
+    endpoint = SimpleNamespace(create=_send)
+    if not is_wrapped:
+        inner = lamina.transport(inner, store=address, policy=Policy(**policy))
+    with httpx2.Client(transport=inner, base_url="https://api.example") as client:
+        if is_wrapped:
+            sdk: Any = SimpleNamespace(messages=endpoint, _client=client)
+            endpoint = lamina.wrap(sdk, store=address, policy=Policy(**policy)).messages
         yield Client(send, api)
 
 
@@ -398,7 +313,11 @@ def read_answer(status: int, text: str, request: Json) -> Any:
 
 HEADERS = {"content-type": "application/json"}
 MEDIA_TYPES = {"ollama": "application/x-ndjson"}
-DOORS = {"wrap": through_wrap, "gateway": through_gateway, "transport": through_transport}
+DOORS: dict[str, Callable[..., Any]] = {
+    "wrap": partial(through_transport, is_wrapped=True),
+    "gateway": through_gateway,
+    "transport": through_transport,
+}
 
 
 class Kept(NamedTuple):

@@ -16,7 +16,6 @@ import pytest
 from lamina import Budget
 from lamina.conversations import addresses, delete_conversation
 from lamina.conversations.addresses import Group, address_workspace, enlist, find_alike
-from lamina.conversations.conversation_store import ConversationStore
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import (
     WORKSPACE,
@@ -29,7 +28,7 @@ from lamina.core.tokens import STRICT
 from lamina.core.values import Segment
 from lamina.segments import assistant, system, user
 from lamina.stores import MemoryStore, RecordPage, Where, open_store
-from tests.conversations.test_conversations import Messages, call, conversations
+from tests.conversations.test_conversations import Messages
 from tests.sessions.talking import awaited
 from tests.test_nothing_crosses import said
 from tests.test_reminders import DOORS, make_request
@@ -89,18 +88,6 @@ class CountingStore(MemoryStore):
     async def read(self, *arguments: Any, **options: Any) -> RecordPage:
         self.reads += 1
         return await super().read(*arguments, **options)
-
-
-def test_a_wrapped_call_reads_its_own_conversation_and_no_other_that_begins_alike() -> None:
-    store = CountingStore()
-    client = conversations(store=ConversationStore(store))
-    for number in range(TALKS):
-        call(client, talk(number, 1)).finish()
-        call(client, talk(number, 2)).finish()
-    for turns in (3, 4):
-        store.reads = 0
-        call(client, talk(0, turns)).finish()
-        assert store.reads <= 2
 
 
 def digest(*words: str, instructions: str = "") -> RequestDigests:

@@ -6,7 +6,7 @@ import asyncio
 import re
 from itertools import chain
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier
 from typing import Any
 
 import anyio
@@ -14,19 +14,13 @@ import msgspec
 import pytest
 
 from lamina import Budget, build, fit_request, recall
-from lamina.conversations import pending_call
-from lamina.conversations.conversation_store import ConversationStore
-from lamina.conversations.conversations import Conversations
-from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recorded_log import RecordedLog, read_recorded_log
 from lamina.conversations.store import WORKSPACE, conversation_place, list_conversations
 from lamina.core import Text
 from lamina.core.recall import list_refs
 from lamina.core.tokens import STRICT
-from lamina.dialects.anthropic import DIALECT
-from lamina.fitting import Policy
 from lamina.relay import fit_call
-from lamina.stores import MemoryStore, StoredHead, Where, open_store
+from lamina.stores import open_store
 from tests.gateway.growing import messages_request, output
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import post
@@ -145,19 +139,6 @@ def test_both_doors_send_the_same_requests(tmp_path: Path) -> None:
     assert len(through_client[-1]["messages"]) < len(messages_request(STEPS - 1)["messages"])
 
 
-def test_two_agents_on_one_client_are_fitted_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = Barrier(2, timeout=60)
-
-    def fit_together(*arguments: Any, **options: Any) -> Any:
-        both.wait()
-        return fit_request(*arguments, **options)
-
-    monkeypatch.setattr(pending_call, "fit_request", fit_together)
-    conversations = Conversations(Policy(budget=12_000))
-    _run_together(lambda task: PendingCall(conversations, DIALECT, messages_request(3, task=task)).finish())
-    assert len(conversations.by_key) == 2
-
-
 def test_two_conversations_that_begin_alike_are_fitted_at_the_same_time_by_a_gateway(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -182,60 +163,3 @@ def test_two_conversations_that_begin_alike_are_fitted_at_the_same_time_by_a_gat
 
     seen = asyncio.run(main())
     assert [len(each.json["messages"]) < 29 for each in seen] == [True, True]
-
-
-def test_two_agents_on_one_client_are_saved_at_the_same_time() -> None:
-    class SlowStore(MemoryStore):
-        """A store that commits a state only when another one is being committed."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.committing = 0
-            self.are_two = anyio.Event()
-
-        async def append(self, where: Where, *arguments: Any, **options: Any) -> StoredHead:
-            if options.get("state") is not None:
-                self.committing += 1
-                if self.committing == 2:
-                    self.are_two.set()
-                with anyio.fail_after(60):
-                    await self.are_two.wait()
-            return await super().append(where, *arguments, **options)
-
-    store = ConversationStore(SlowStore())
-    conversations = Conversations(Policy(budget=12_000), store=store)
-    try:
-        _run_together(
-            lambda task: PendingCall(conversations, DIALECT, messages_request(3, task=task)).finish()
-        )
-        assert len(conversations.by_key) == 2
-    finally:
-        store.close()
-
-
-def test_a_second_call_of_the_same_conversation_does_not_wait_for_its_memo() -> None:
-    conversations = Conversations(Policy(budget=12_000))
-    PendingCall(conversations, DIALECT, messages_request(2)).finish()
-    [conversation] = conversations.by_key.values()
-    with conversation.memo_lock:
-        PendingCall(conversations, DIALECT, messages_request(3)).finish()
-    [conversation] = conversations.by_key.values()
-    assert conversation.state.requests == 2
-
-
-def _run_together(work: Any) -> None:
-    """Do the work of two agents in two threads, each with a conversation of its own."""
-    failures: list[BaseException] = []
-
-    def run(task: str) -> None:
-        try:
-            work(task)
-        except BaseException as error:  # noqa: BLE001 - it is raised where the test sees it
-            failures.append(error)
-
-    threads = [Thread(target=run, args=(task,)) for task in ("Plan it.", "Test it.")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []

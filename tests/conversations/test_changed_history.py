@@ -13,12 +13,10 @@ from typing import Any
 
 import pytest
 
-from lamina.conversations.conversations import Conversations
-from lamina.conversations.pending_call import PendingCall
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
-from lamina.fitting import Fitted, Policy, RequestMemo, fit_request
+from lamina.fitting import Fitted, RequestMemo, fit_request
 from tests.fixtures.changes_of_history import (
     CONVERSATIONS,
     Change,
@@ -123,22 +121,6 @@ def test_a_memo_sends_the_newest_order_of_keys_in_a_request_that_has_to_be_lower
     alone = fit_request(turned, budget=budget, ledger=ledger)
     assert with_memo.ledger.cuts
     assert json.dumps(with_memo.request) == json.dumps(alone.request)
-
-
-@pytest.mark.parametrize("dialect", CONVERSATIONS)
-def test_a_wrapped_client_records_changes_that_no_word_shows(dialect: str) -> None:
-    """A conversation is found by its words, so it goes on, and its ledger has the cut."""
-    conversation = CONVERSATIONS[dialect]
-    field = conversation.field
-    changed_request = deepcopy(conversation.request)
-    changed_request[field][conversation.sent - 1]["weight"] = 7
-    for request, cuts in ((conversation.request, 0), (changed_request, 1)):
-        among = Conversations(Policy(budget=WIDE, recall="handles"))
-        for body in (conversation.first, request):
-            pending = PendingCall(among, DIALECTS[dialect], deepcopy(body))
-            pending.finish()
-        [known] = among.by_key.values()
-        assert len(known.state.ledger.cuts) == cuts
 
 
 @pytest.mark.parametrize(

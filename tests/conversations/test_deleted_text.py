@@ -8,24 +8,24 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import anyio
-import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lamina import Budget
-from lamina.conversations.conversation_store import ConversationStore
-from lamina.conversations.conversations import Conversations
-from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
-from lamina.conversations.request_digests import RequestDigests
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.shelf import forget_lost_text
-from lamina.conversations.store import WORKSPACE, conversation_place, conversation_workspace
-from lamina.core.tokens import STRICT
-from lamina.dialects import Usage
+from lamina.conversations.store import (
+    WORKSPACE,
+    ConversationState,
+    conversation_place,
+    conversation_workspace,
+    list_conversations,
+)
+from lamina.core.values import Segment
 from lamina.dialects.openai_chat import DIALECT
-from lamina.fitting import Policy
 from lamina.stores import MemoryStore, StoredHead, Where
+from tests.conversations.test_conversations import ask, chat_client
 from tests.core.test_reminders import chat
 
 Messages = list[dict[str, Any]]
@@ -67,13 +67,11 @@ class WatchedStore(MemoryStore):
 class Talk:
     """A user with a wrapped client. Each message of the user's holds a word that no other one holds.
 
-    The conversation may have a `name`. `is_late`: the end of each answer comes after the next one.
+    The conversation may have a `name`.
     """
 
-    def __init__(self, name: str = "", *, is_late: bool = False) -> None:
+    def __init__(self, name: str = "") -> None:
         self.name = name
-        self.is_late = is_late
-        self.last_call: PendingCall | None = None
         self.memory = WatchedStore()
         self.turns: list[Messages] = []
         self.words = 0
@@ -83,11 +81,9 @@ class Talk:
 
     def restart(self) -> None:
         """Go on in a new process."""
-        self.store = ConversationStore(self.memory)
-        self.conversations = Conversations(
-            Policy(budget=Budget(window=6_000, reserve=0), counter=STRICT, recall="handles"), store=self.store
-        ).with_name(self.name)
-        self.last_call = None
+        self.client = chat_client(6_000, store=self.memory)
+        if self.name:
+            self.client = self.client.conversation(self.name)
 
     def say(self, count: int) -> None:
         """Ask so many questions and get an answer to each."""
@@ -102,12 +98,7 @@ class Talk:
 
     def _ask(self, question: dict[str, Any]) -> None:
         messages = [*chain.from_iterable(self.turns), question]
-        call = PendingCall(self.conversations, DIALECT, {"model": "m", "messages": messages})
-        call.finish(is_whole=not self.is_late)
-        if self.last_call is not None and self.is_late:
-            self.last_call.record_usage(Usage(input=9))
-        self.last_call = call
-        ledger = call.fitted.ledger
+        ledger = ask(self.client, messages).ledger
         self.folded = max(self.folded, len(ledger.folds))
         self.reminded = max(self.reminded, len(ledger.reminders))
         answer = {"role": "assistant", "content": f"Noted. {chat(2_000 + len(self.turns), words=24)}"}
@@ -120,7 +111,6 @@ class Talk:
         if change.asks:
             self.ask_about(turn)
         if change.restarts:
-            self.store.close()
             self.restart()
         if turn >= len(self.turns):
             return
@@ -139,6 +129,12 @@ class Talk:
 
     def said(self) -> set[str]:
         return _find_secrets(str(self.turns))
+
+    def list_states(self) -> list[ConversationState]:
+        async def read() -> list[ConversationState]:
+            return [kept.state async for kept in list_conversations(self.memory, WORKSPACE)]
+
+        return anyio.run(read)
 
     def stored(self) -> set[str]:
         """The words of the user's that are in the store."""
@@ -163,57 +159,50 @@ def _find_secrets(text: str) -> set[str]:
 @example(user_changes=[Change("delete", 0, restarts=False), Change("delete", 0, restarts=True)])
 @example(user_changes=[Change("delete", 0, restarts=True), Change("delete", 0, restarts=False)])
 @example(user_changes=[Change("delete", 2, restarts=False, asks=True)])
-@pytest.mark.parametrize(("name", "is_late"), [("", True), ("support", False)])
+@pytest.mark.parametrize("name", ["", "support"])
 @given(user_changes=st.lists(changes, min_size=1, max_size=3))
-def test_deleted_text_is_in_no_stored_digest(user_changes: list[Change], name: str, *, is_late: bool) -> None:
-    talk = Talk(name, is_late=is_late)
-    try:
-        talk.say(FILLED)
-        assert talk.folded, "nothing was folded, so this shows nothing"
-        assert talk.stored()
-        for change in user_changes:
-            talk.change(change)
-            talk.memory.states.clear()
-            talk.say(2)
-            assert talk.stored() <= talk.said(), change
-            assert _find_secrets(str(talk.memory.states)) <= talk.said(), change
-    finally:
-        talk.store.close()
+def test_deleted_text_is_in_no_stored_digest(user_changes: list[Change], name: str) -> None:
+    talk = Talk(name)
+    talk.say(FILLED)
+    assert talk.folded, "nothing was folded, so this shows nothing"
+    assert talk.stored()
+    for change in user_changes:
+        talk.change(change)
+        talk.memory.states.clear()
+        talk.say(2)
+        assert talk.stored() <= talk.said(), change
+        assert _find_secrets(str(talk.memory.states)) <= talk.said(), change
 
 
 def test_a_branch_that_goes_on_keeps_its_digests() -> None:
     """Nothing is taken from a conversation that the living one continues, nor what both still say."""
     talk = Talk()
-    try:
-        talk.say(FILLED)
-        [left] = talk.conversations.by_key.values()
-        assert left.state.ledger.folds
-        del talk.turns[-1]
-        talk.say(1)
-        living = list(talk.conversations.by_key.values())[-1]
-        assert living is not left
-        assert forget_lost_text(left.state, living.digests) is left.state
-        assert talk.stored() >= _find_secrets(str(left.state.ledger.folds))
-    finally:
-        talk.store.close()
+    talk.say(FILLED)
+    [left] = talk.list_states()
+    assert left.ledger.folds
+    del talk.turns[-1]
+    talk.say(1)
+    assert len(talk.list_states()) == 2
+    assert left in talk.list_states()
+    assert talk.stored() >= _find_secrets(str(left.ledger.folds))
 
 
 def test_recalled_text_goes_with_its_place() -> None:
     talk = Talk()
-    try:
-        talk.say(4)
-        [conversation] = talk.conversations.by_key.values()
-        early = exchange_at(2, conversation.digests)
-        late = exchange_at(6, conversation.digests)
-        other = msgspec.structs.replace(conversation.state, exchanges=(early, late))
-        del talk.turns[2:]
-        talk.say(2)
-        living = list(talk.conversations.by_key.values())[-1]
-        reduced = forget_lost_text(other, living.digests)
-        assert reduced.exchanges == (early,)
-        assert forget_lost_text(other, conversation.digests) is other
-    finally:
-        talk.store.close()
+    talk.say(4)
+    digests = digest_log(parse_talk(talk), NO_DIGESTS)
+    early, late = exchange_at(2, digests), exchange_at(6, digests)
+    state = ConversationState(exchanges=(early, late))
+    assert forget_lost_text(state, digests) is state
+    del talk.turns[2:]
+    talk.say(2)
+    reduced = forget_lost_text(state, digest_log(parse_talk(talk), NO_DIGESTS))
+    assert reduced.exchanges == (early,)
+
+
+def parse_talk(talk: Talk) -> tuple[Segment, ...]:
+    messages = [*chain.from_iterable(talk.turns)]
+    return DIALECT.wire.parse({"model": "m", "messages": messages}).log
 
 
 def exchange_at(segments: int, digests: RequestDigests) -> RecallExchange:

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from functools import cache
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -40,6 +39,7 @@ from lamina.stores.paging import every_conversation
 from lamina.stores.port import OwnName
 from lamina.stores.sealed import from_file, init_file
 from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.plain_client import Json, plain_client
 from tests.servers.postgres import shared
 from tests.wrapped.scripted_api import Call, Said, Thought, scripted_api, stream_message, write_message
 
@@ -200,17 +200,16 @@ def to_answer(value: Any) -> Any:
 
 
 def fill_by_wrap(address: str) -> None:
-    def create(**request: Any) -> Any:
-        said = speak(json.loads(json.dumps(request)))
+    def reply(request: Json) -> Any:
+        said = speak(request)
         if not request.get("stream"):
-            return to_answer(write_message(said, 100))
+            return write_message(said, 100)
         lines = "".join(stream_message(said, 100)).split("\n")
-        values = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
-        return iter([to_answer(value) for value in values])
+        return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
 
+    inner = plain_client(reply)
     budget = Budget(window=4_000, reserve=300)
     policy = Policy(budget=budget, keep="all")
-    inner = SimpleNamespace(messages=SimpleNamespace(create=create))
     client = lamina.wrap(inner, store=address, policy=policy)
     without_keys = lamina.wrap(inner, store=address, policy=Policy(budget=budget, recall="off", keep="all"))
     for name, place in list_places().items():

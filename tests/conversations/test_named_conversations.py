@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
 
@@ -27,7 +26,8 @@ from lamina.relay.identity import ClientIdentity, identify_client, read_header_i
 from lamina.stores import open_store
 from tests.gateway.running import settings_for
 from tests.gateway.test_sdks import gateway_in_thread
-from tests.test_nothing_crosses import HANDLE, said, to_answer
+from tests.plain_client import plain_client
+from tests.test_nothing_crosses import HANDLE, said
 from tests.wrapped.scripted_api import Call, Said, scripted_api, write_message
 
 Json = dict[str, Any]
@@ -98,14 +98,13 @@ def through_wrap(folder: Path, *, stored: bool = True) -> Iterator[Door]:
     sent: list[Json] = []
     clients: list[Any] = []
 
-    def create(**request: Any) -> Any:
-        sent.append(json.loads(json.dumps(request)))
-        return to_answer(write_message(speak(sent[-1]), 100))
+    def answer(request: Json) -> Json:
+        sent.append(request)
+        return write_message(speak(request), 100)
 
     def restart() -> None:
         policy = Policy(budget=Budget(window=4_000, reserve=300), breakpoints="keep")
-        inner = SimpleNamespace(messages=SimpleNamespace(create=create))
-        clients.append(lamina.wrap(inner, store=store if stored else None, policy=policy))
+        clients.append(lamina.wrap(plain_client(answer), store=store if stored else None, policy=policy))
 
     def send(person: Person, history: Sequence[Json]) -> str:
         answer = clients[-1].conversation(NAME).messages.create(**person.request(history))

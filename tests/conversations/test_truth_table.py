@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import anyio
@@ -37,7 +36,7 @@ from tests.gateway.growing import HEADERS, dump, messages_request, output
 from tests.gateway.running import open_client, run_gateway, settings_for, until
 from tests.gateway.test_closing_lines import CachingStub, price_calls
 from tests.gateway.upstream_stub import serve_stub
-from tests.test_nothing_crosses import to_answer
+from tests.plain_client import plain_client
 
 STEPS = 26
 CHANGED_AT = 4
@@ -313,20 +312,19 @@ def play_wrapped(folder: Path, _: pytest.MonkeyPatch) -> Played:
     events: list[MissEvent] = []
     cuts: list[Any] = []
 
-    def create(**request: Any) -> Any:
-        return to_answer(upstream.answer_request(json.loads(json.dumps(request))))
-
-    inner = SimpleNamespace(messages=SimpleNamespace(create=create), close=lambda: None)
     policy = Policy(budget=BUDGET, keep="all")
     store = folder / "kept.db"
     telemetry.turn_on(meter_provider=metered.provider)
     try:
         client: Any = lamina.wrap(
-            inner, store=str(store), policy=policy, on_miss=events.append, on_cut=cuts.append
+            plain_client(upstream.answer_request),
+            store=str(store),
+            policy=policy,
+            on_miss=events.append,
+            on_cut=cuts.append,
         )
         for request in list_requests():
             client.messages.create(**request)
-        client.close()
     finally:
         telemetry.turn_off()
     rows = {

@@ -13,9 +13,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lamina.conversations import delete_conversation
-from lamina.conversations.conversation_store import ConversationStore
-from lamina.conversations.conversations import Conversations
-from lamina.conversations.pending_call import encode_arguments
 from lamina.conversations.recognise import find_left
 from lamina.conversations.request_digests import NO_DIGESTS, digest_log
 from lamina.conversations.shelf import forget_left
@@ -29,11 +26,10 @@ from lamina.conversations.store import (
 )
 from lamina.core.recall import list_refs
 from lamina.core.values import Fold, Ledger, Segment
-from lamina.fitting import RequestMemo
 from lamina.formats.codec import encode
 from lamina.segments import assistant, system, user
 from lamina.stores import MemoryStore, StoredHead, Where
-from tests.conversations.test_conversations import Messages, call, conversations, history, lowered
+from tests.conversations.test_conversations import Messages, ask, chat_client, history, lowered
 
 
 @pytest.mark.parametrize("first_goes_on", [False, True])
@@ -44,42 +40,32 @@ def test_a_name_that_two_processes_began_at_once_is_one_conversation(
     """Whoever asks goes on from the last request, also a process that starts only then."""
     memory = MemoryStore()
 
-    def start() -> Conversations:
-        return conversations(store=ConversationStore(memory)).with_name("support")
+    def start() -> Any:
+        return chat_client(store=memory).conversation("support")
 
     processes = [start() for _ in range(3)]
-    pending = [call(process, history(0, "tea")) for process in processes[:2]]
-    for each in pending if first_goes_on else reversed(pending):
-        each.finish()
+    for process in processes[:2] if first_goes_on else reversed(processes[:2]):
+        ask(process, history(0, "tea"))
     cuts = 0
     last: Messages = []
     for number, (who, restarts) in enumerate(steps, 1):
         if restarts:
-            close(processes[who])
             processes[who] = start()
-        asked = call(processes[who], history(number, "tea"))
-        asked.finish()
-        request = asked.request["messages"]
-        cuts_now = len(asked.fitted.ledger.cuts)
+        fitted = ask(processes[who], history(number, "tea"))
+        request = fitted.request["messages"]
+        cuts_now = len(fitted.ledger.cuts)
         assert cuts_now >= cuts
         if cuts_now == cuts:
             assert request[: len(last)] == last
         cuts, last = cuts_now, request
     assert lowered(last)
-    for process in processes:
-        close(process)
-
-
-def close(process: Conversations) -> None:
-    assert process.store is not None
-    process.store.close()
 
 
 @example(steps=[(1, False), (0, False), (0, True), (1, True), (0, False)])
 @given(steps=st.lists(st.tuples(st.integers(0, 1), st.booleans()), min_size=2, max_size=8))
 def test_a_record_is_whole_whoever_deletes_it_and_begins_it_anew(steps: list[tuple[int, bool]]) -> None:
     memory = MemoryStore()
-    processes = [conversations(store=ConversationStore(memory, keep="all")) for _ in range(2)]
+    processes = [chat_client(store=memory, keep="all") for _ in range(2)]
 
     async def delete() -> None:
         for listed in await memory.list(conversation_workspace(WORKSPACE)):
@@ -89,7 +75,7 @@ def test_a_record_is_whole_whoever_deletes_it_and_begins_it_anew(steps: list[tup
         bodies: list[str] = []
         for listed in await memory.list(conversation_workspace(WORKSPACE)):
             record = await read_record(memory, WORKSPACE, listed.conversation)
-            bodies += [(record.sent_body(each) or b"").decode() for each in record.calls]
+            bodies += [json.dumps(json.loads(record.sent_body(each) or b"0")) for each in record.calls]
         return bodies
 
     sent: list[str] = []
@@ -97,41 +83,8 @@ def test_a_record_is_whole_whoever_deletes_it_and_begins_it_anew(steps: list[tup
         if deletes:
             anyio.run(delete)
             sent = []
-        asked = call(processes[who], history(number, "tea"))
-        asked.note_sent()
-        asked.finish()
-        sent.append(encode_arguments(asked.request).decode())
+        sent.append(json.dumps(ask(processes[who], history(number, "tea")).request))
         assert sorted(anyio.run(read)) == sorted(sent)
-    # Whoever comes later finds it, and goes on in it.
-    processes.append(conversations(store=ConversationStore(memory, keep="all")))
-    call(processes[-1], history(len(steps), "tea")).finish()
-    assert len(anyio.run(memory.list, conversation_workspace(WORKSPACE))) == 1
-    for process in processes:
-        close(process)
-
-
-asks = st.tuples(st.sampled_from(("tea", "milk")), st.integers(1, 12), st.sampled_from((1, True, 1.0)))
-
-
-@given(requests=st.lists(asks, min_size=4, max_size=12))
-def test_what_is_remembered_of_one_talk_changes_no_byte_of_another(
-    requests: list[tuple[str, int, float]],
-) -> None:
-    """To Python `1` equals `true`, so messages of two talks may be equal, and other bytes leave for both."""
-    remembering, forgetful = conversations(), conversations()
-    for about, steps, weight in requests:
-        messages = history(steps, about)
-        messages[1] |= {"weight": weight}
-        bodies = []
-        for among in (remembering, forgetful):
-            asked = call(among, [dict(message) for message in messages])
-            asked.finish()
-            bodies.append(json.dumps(asked.request) + json.dumps(asked.fitted.ledger.dump()))
-        assert bodies[0] == bodies[1]
-        for key, known in forgetful.by_key.items():
-            forgetful.by_key[key] = msgspec.structs.replace(
-                known, turns=(), memo=RequestMemo(), spliced_memo=RequestMemo()
-            )
 
 
 Talk = tuple[str, list[str]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lamina.dialects import CacheReport
-from lamina.dialects.usage import HIT, NO_REPORT, find_cache_report, read_cache_report
+from lamina.dialects.usage import HIT, NO_REPORT, read_cache_report
 
 ASKS = {"diagnostics": {"previous_message_id": "msg_1"}}
 MISS = {"diagnostics": {"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 9}}}
@@ -32,19 +32,6 @@ def test_null_is_a_report_only_if_the_request_named_an_answer() -> None:
 )
 def test_each_answer_of_the_responses_api_is_read(compared: object, report: CacheReport) -> None:
     assert read_cache_report({"prompt_cache_diagnostics": compared}) == report
-
-
-def test_a_stream_reports_in_its_message() -> None:
-    begin = {"type": "message_start", "message": {"id": "msg_2"}}
-    told = {"type": "message_start", "message": {"id": "msg_2", **MISS}}
-    assert find_cache_report([told, {"type": "message_stop"}], ASKS).cause == "tools_changed"
-    assert find_cache_report([begin], ASKS).cause == HIT
-    assert find_cache_report([begin], {}) is NO_REPORT
-
-
-@pytest.mark.parametrize("answer", [None, [], [{"type": "ping"}]])
-def test_an_answer_that_has_not_come_reports_nothing(answer: object) -> None:
-    assert find_cache_report(answer, ASKS) is NO_REPORT
 
 
 def test_a_hostile_report_is_bounded() -> None:

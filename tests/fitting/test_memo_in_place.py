@@ -12,12 +12,9 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-import msgspec
 import pytest
 
 from lamina import LaminaError, Policy, fit_request
-from lamina.conversations.conversations import Conversations
-from lamina.conversations.pending_call import PendingCall
 from lamina.dialects import DIALECTS
 from lamina.fitting import RequestMemo
 from tests.dialects.wires import WIRES, Call, Result, Wire
@@ -138,45 +135,6 @@ def test_a_memo_changes_nothing_whatever_a_client_changes(dialect: str, window: 
             without_memo, _ = fit(request, ledger=ledger, budget=window)
             assert with_memo == without_memo
             ledger = next_ledger
-
-
-RULES = "Answer in the voice of the harbour master, and name the pier of every ship. " * 60
-SYSTEM_TEXT: dict[str, dict[str, Any]] = {
-    "anthropic": {"system": RULES},
-    "openai_responses": {"instructions": RULES},
-    "gemini": {"systemInstruction": {"parts": [{"text": RULES}]}},
-    "bedrock_converse": {"system": [{"text": RULES}]},
-}
-SEEDS = (13, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(12)))
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("dialect", WIRES)
-def test_the_memos_of_conversations_and_of_their_forks_change_nothing(dialect: str, seed: int) -> None:
-    """Two clients begin alike and then go their own ways, in turns, so that many requests are forks."""
-    policy = Policy(budget=6_000)
-    remembering = Conversations(policy)
-    forgetful = Conversations(policy)
-    stories = [tell_story(dialect, seed, turns=6), tell_story(dialect, seed + 1, turns=6)]
-    for requests in zip(*stories, strict=True):
-        for request in requests:
-            request.update(SYSTEM_TEXT.get(dialect, {}))
-            for key, conversation in forgetful.by_key.items():
-                forgetful.by_key[key] = msgspec.structs.replace(conversation, memo=RequestMemo())
-            assert call(remembering, dialect, request) == call(forgetful, dialect, request)
-
-
-def call(conversations: Conversations, dialect: str, request: dict[str, Any]) -> str:
-    """What is sent for a request, and what is remembered of it, as JSON."""
-    try:
-        pending = PendingCall(conversations, DIALECTS[dialect], request)
-    except LaminaError as error:
-        return repr(error)
-    pending.finish()
-    fitted = pending.fitted
-    return json.dumps(
-        [fitted.request, fitted.ledger.dump(), fitted.envelope.tokens], default=repr, sort_keys=True
-    )
 
 
 def _put_words_before_a_result(message: Message) -> None:

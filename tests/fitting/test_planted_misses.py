@@ -8,7 +8,6 @@ fault is the difference of two bills.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,13 +15,14 @@ import pytest
 import lamina
 from lamina import Budget, Policy
 from lamina.caches import CacheRules, Stream, Tally, cost, rules_for, simulator
-from lamina.conversations import pending_call
 from lamina.conversations.lost_caches import NOT_CACHED
 from lamina.core.tokens import BYTES4
 from lamina.dialects import DIALECTS
 from lamina.fitting import Lifetimes
 from lamina.models import model as facts_of
+from lamina.relay import calls
 from lamina.wrapped import MissEvent
+from tests.plain_client import plain_client
 
 SYSTEM = "Answer from the notes, and name the note that you took each fact from. " * 90
 TURNS = 6
@@ -67,28 +67,26 @@ class FakeApi:
         self._cache = simulator(api.rules, model=api.model)
         self.sent: list[Request] = []
         self.tallies: list[Tally] = []
-        self.messages = SimpleNamespace(create=self.create)
-        self.chat = SimpleNamespace(completions=SimpleNamespace(create=self.create))
 
-    def create(self, **request: Any) -> Any:
+    def answer(self, request: Request) -> Request:
         self.sent.append(request)
         tally = self._cache.send(self._api.weigh(request), at=self._clock.now)
         self.tallies.append(tally)
         if self._api.dialect == "anthropic":
-            written = SimpleNamespace(
-                ephemeral_5m_input_tokens=tally.written, ephemeral_1h_input_tokens=tally.written_long
-            )
-            usage = SimpleNamespace(
-                input_tokens=tally.uncached,
-                cache_read_input_tokens=tally.read,
-                cache_creation_input_tokens=tally.written + tally.written_long,
-                cache_creation=written,
-                output_tokens=1,
-            )
+            usage: Request = {
+                "input_tokens": tally.uncached,
+                "cache_read_input_tokens": tally.read,
+                "cache_creation_input_tokens": tally.written + tally.written_long,
+                "cache_creation": {
+                    "ephemeral_5m_input_tokens": tally.written,
+                    "ephemeral_1h_input_tokens": tally.written_long,
+                },
+                "output_tokens": 1,
+            }
         else:
-            details = SimpleNamespace(cached_tokens=tally.read)
-            usage = SimpleNamespace(prompt_tokens=tally.total, prompt_tokens_details=details)
-        return SimpleNamespace(usage=usage)
+            details = {"cached_tokens": tally.read}
+            usage = {"prompt_tokens": tally.total, "prompt_tokens_details": details}
+        return {"usage": usage}
 
 
 class Clock:
@@ -148,11 +146,12 @@ def play(
 ) -> Played:
     """Play a conversation whose last turn comes after a pause."""
     clock = Clock()
-    monkeypatch.setattr(pending_call, "monotonic", clock)
+    monkeypatch.setattr(calls, "monotonic", clock)
     bare = FakeApi(api, clock)
     events: list[MissEvent] = []
+    resource = "messages" if api.dialect == "anthropic" else "chat.completions"
     client: Any = lamina.wrap(
-        bare,
+        plain_client(bare.answer, resource),
         budget=Budget(window=200_000),
         policy=Policy(counter=BYTES4, breakpoints=breakpoints),
         on_miss=events.append,
@@ -231,9 +230,7 @@ def test_a_cache_that_expired_is_not_blamed_on_the_provider(
 
 def test_an_api_that_caches_nothing_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests have markers, and their answers report neither a read nor a write."""
-    monkeypatch.setattr(
-        FakeApi, "create", lambda *_, **__: SimpleNamespace(usage=SimpleNamespace(input_tokens=9_000))
-    )
+    monkeypatch.setattr(FakeApi, "answer", lambda *_: {"usage": {"input_tokens": 9_000}})
     (event,) = play(MESSAGES, no_fault, monkeypatch).events
     assert event.cause == NOT_CACHED
     assert "neither a read nor a write" in str(event)

@@ -21,9 +21,9 @@ from lamina.gateway.app import create_app
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.server import GatewayServer, make_config
 from lamina.relay.config import UpstreamSettings
-from lamina.relay.conversation_index import LiveConversation
 from lamina.relay.fit_call import CallFitter
 from lamina.relay.journal import Journal
+from lamina.relay.live_conversation import LiveConversation
 from lamina.relay.sent_calls import SentCalls
 from lamina.relay.stream import AnswerWriter
 from lamina.telemetry import CallTrace

@@ -19,7 +19,8 @@ from lamina.fitting import fit_request
 from lamina.gateway import GatewayAccount
 from lamina.relay import limits, upstream_answer
 from lamina.relay.client_request import ClientRequest
-from lamina.relay.conversation_index import ConversationIndex, LiveConversation
+from lamina.relay.conversation_index import ConversationIndex
+from lamina.relay.live_conversation import LiveConversation
 from lamina.relay.request_bodies import RequestBody
 from lamina.relay.store_access import StoreGone
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request

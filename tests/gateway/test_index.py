@@ -15,8 +15,9 @@ from lamina.core.values import Ledger
 from lamina.dialects import DIALECTS, Usage
 from lamina.dialects.usage import NOTHING_REPORTED
 from lamina.relay import conversation_index
-from lamina.relay.conversation_index import ConversationIndex, ConversationMatch, LiveConversation
+from lamina.relay.conversation_index import ConversationIndex, ConversationMatch
 from lamina.relay.identity import ClientIdentity
+from lamina.relay.live_conversation import LiveConversation
 from lamina.relay.request_bodies import RequestBody, decode_body
 from lamina.relay.store_access import StoreGone
 from lamina.relay.turn_memory import TurnMemory

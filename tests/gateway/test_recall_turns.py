@@ -17,7 +17,7 @@ from lamina.dialects import Usage
 from lamina.errors import Conflict
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.relay.calls import OutgoingRequest
-from lamina.relay.conversation_index import LiveConversation
+from lamina.relay.live_conversation import LiveConversation
 from lamina.relay.saving import ConversationSaver
 from lamina.relay.store_access import StoreGone
 from tests.gateway.running import follow_calls, make_conversation

@@ -9,8 +9,8 @@ import pytest
 
 from lamina.fitting.policy import Keep
 from lamina.relay.calls import OutgoingRequest
-from lamina.relay.conversation_index import LiveConversation
 from lamina.relay.events import AnsweredEvent, SentEvent
+from lamina.relay.live_conversation import LiveConversation
 from lamina.relay.recording import ExchangeRecord
 from lamina.relay.refusals import Refusal
 from tests.gateway.running import make_conversation

@@ -23,8 +23,9 @@ from lamina.gateway.metrics import GatewayMetrics
 from lamina.relay import conversation_index
 from lamina.relay.calls import OutgoingRequest
 from lamina.relay.config import DEFAULT_UPSTREAMS
-from lamina.relay.conversation_index import ConversationIndex, LiveConversation
+from lamina.relay.conversation_index import ConversationIndex
 from lamina.relay.fit import _bound_next
+from lamina.relay.live_conversation import LiveConversation
 from lamina.relay.saving import SAVED_TOGETHER, ConversationSaver
 from lamina.relay.sent_calls import MOST_BYTES
 from lamina.relay.sizes import CountedRequest, KnownTrigger

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -30,6 +29,7 @@ from lamina.inspector.views import show_session
 from lamina.stores import open_store
 from lamina.wrapped import conversation, last_fitted
 from tests.cli.running import run
+from tests.plain_client import plain_client
 
 STORY = "Part {} of the story. " * 40
 
@@ -49,17 +49,18 @@ def talk(store: Path, *, name: str = "", silent_at: int = -1) -> tuple[Inspector
     """
     answers = 0
 
-    def answer(**_: Any) -> Any:
+    def answer(request: Any) -> Any:
         nonlocal answers
         answers += 1
-        usage = SimpleNamespace(prompt_tokens=2_400, completion_tokens=9, prompt_tokens_details=None)
-        return SimpleNamespace(usage=None if answers - 1 == silent_at else usage)
+        if answers - 1 == silent_at:
+            return {}
+        return {"usage": {"prompt_tokens": len(str(request)) // 4, "completion_tokens": 9}}
 
-    bare = SimpleNamespace(
-        chat=SimpleNamespace(completions=SimpleNamespace(create=answer)), close=lambda: None
-    )
     client: Any = lamina.wrap(
-        bare, budget=Budget(window=4_000, reserve=500), policy=Policy(counter=BYTES4), store=str(store)
+        plain_client(answer, "chat.completions"),
+        budget=Budget(window=2_500, reserve=500),
+        policy=Policy(counter=BYTES4),
+        store=str(store),
     )
     if name:
         client = conversation(client, name)
@@ -71,7 +72,6 @@ def talk(store: Path, *, name: str = "", silent_at: int = -1) -> tuple[Inspector
             {"role": "user", "content": f"And then? Part {part}."},
         ]
     fitted = last_fitted(client)
-    client.close()
     sessions = StoredSessions(partial(ask_store, store), WORKSPACE)
     return Inspector(Sessions(sources=[sessions])), fitted
 

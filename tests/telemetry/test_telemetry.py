@@ -3,28 +3,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import httpx2
 import pytest
 
 from lamina import telemetry
 from lamina.core.values import Budget
 from lamina.wrapped import wrap
+from tests.plain_client import plain_client
 
 USAGE = {"prompt_tokens": 90, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 40}}
 
 
-class Completions:
-    """An endpoint in the shape of OpenAI's; a message of one word makes it fail."""
+def chat_client() -> Any:
+    """A client of Chat Completions; a message of one word makes it fail."""
 
-    def create(self, **request: Any) -> dict[str, Any]:
+    def answer(request: Any) -> Any:
         if request["messages"][-1]["content"] == "fail":
-            raise ConnectionError
+            raise httpx2.ConnectError("no way")
         message = {"role": "assistant", "content": "Done."}
         return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": USAGE}
 
-
-class Client:
-    def __init__(self) -> None:
-        self.chat = type("Chat", (), {"completions": Completions()})()
+    return plain_client(answer, "chat.completions")
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def exporter() -> Iterator[Any]:
 
 
 def test_a_wrapped_client_has_a_span_for_each_call_with_its_build_and_its_usage(exporter: Any) -> None:
-    client = wrap(Client(), budget=Budget(window=4_000, reserve=500))
+    client = wrap(chat_client(), budget=Budget(window=4_000, reserve=500))
     messages = [{"role": "user", "content": "Begin."}]
     for step in range(40):
         messages += [
@@ -60,17 +59,17 @@ def test_a_wrapped_client_has_a_span_for_each_call_with_its_build_and_its_usage(
 
 
 def test_a_call_that_fails_ends_its_span_with_the_error(exporter: Any) -> None:
-    client = wrap(Client(), budget=Budget(window=4_000, reserve=500))
-    with pytest.raises(ConnectionError):
+    client = wrap(chat_client(), budget=Budget(window=4_000, reserve=500))
+    with pytest.raises(httpx2.ConnectError):
         client.chat.completions.create(model="gpt-5.4", messages=[{"role": "user", "content": "fail"}])
     call = exporter.get_finished_spans()[-1]
-    assert call.attributes["error.type"] == "ConnectionError"
+    assert call.attributes["error.type"] == "ConnectError"
     assert not call.status.is_ok
 
 
 def test_conversations_without_a_name_have_an_id_of_their_own(exporter: Any) -> None:
-    client = wrap(Client(), budget=Budget(window=4_000, reserve=500))
-    other_client = wrap(Client(), budget=Budget(window=4_000, reserve=500))
+    client = wrap(chat_client(), budget=Budget(window=4_000, reserve=500))
+    other_client = wrap(chat_client(), budget=Budget(window=4_000, reserve=500))
     messages = [{"role": "user", "content": "Begin."}]
     more_messages = [
         *messages,
@@ -79,10 +78,11 @@ def test_conversations_without_a_name_have_an_id_of_their_own(exporter: Any) -> 
     ]
     client.chat.completions.create(model="gpt-5.4", messages=messages)
     client.chat.completions.create(model="gpt-5.4", messages=more_messages)
-    other_client.chat.completions.create(model="gpt-5.4", messages=messages)
+    other = [{"role": "user", "content": "Begin otherwise."}]
+    other_client.chat.completions.create(model="gpt-5.4", messages=other)
     spans = [span for span in exporter.get_finished_spans() if span.name == "chat gpt-5.4"]
-    first, second, other = [span.attributes["gen_ai.conversation.id"] for span in spans]
-    assert first == second != other
+    first, second, third = [span.attributes["gen_ai.conversation.id"] for span in spans]
+    assert first == second != third
 
 
 def test_histograms_have_the_buckets_of_the_conventions() -> None:
@@ -94,7 +94,7 @@ def test_histograms_have_the_buckets_of_the_conventions() -> None:
     reader = reading.InMemoryMetricReader()
     telemetry.turn_on(meter_provider=measuring.MeterProvider(metric_readers=[reader]))
     try:
-        wrap(Client()).chat.completions.create(
+        wrap(chat_client()).chat.completions.create(
             model="gpt-5.4", messages=[{"role": "user", "content": "Begin."}]
         )
     finally:

@@ -83,7 +83,7 @@ def test_a_request_that_fits_is_sent_as_it_came(*, streams: bool) -> None:
         assert ask(client, messages, streams=streams).text == "A pixel."
         fitted = last_fitted(client)
         assert fitted is not None
-        assert fitted.request["messages"] == messages
+        assert fitted.request["messages"] == server.requests[0]["messages"]
     assert server.requests[0]["messages"][0]["content"][1]["image"]["source"] == {"bytes": "iVBORw=="}
     assert server.requests[0]["toolConfig"] == {"tools": [TOOL]}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,19 +13,14 @@ from lamina import Budget, Policy
 from lamina.core.tokens import BYTES4
 from lamina.models.facts import VARIABLE
 from lamina.wrapped import CutEvent, MissEvent, RepairEvent
+from tests.plain_client import plain_client
 
 LONG = "Go on. " * 240
 
 
-class FakeClient:
+def reporting(usage: dict[str, Any] | None = None) -> Any:
     """A client whose answers report the usage that the test puts there."""
-
-    def __init__(self) -> None:
-        self.usage: dict[str, Any] = {}
-        self.chat = SimpleNamespace(completions=SimpleNamespace(create=self.create))
-
-    def create(self, **_: Any) -> Any:
-        return SimpleNamespace(usage=SimpleNamespace(**self.usage))
+    return plain_client(lambda _: {"usage": usage or {}}, "chat.completions")
 
 
 def talk(client: Any, turns: int, *, changed: bool = False) -> None:
@@ -43,7 +37,7 @@ def talk(client: Any, turns: int, *, changed: bool = False) -> None:
 def test_a_cut_is_reported_once_with_tokens_and_money(caplog: pytest.LogCaptureFixture) -> None:
     events: list[CutEvent] = []
     client = lamina.wrap(
-        FakeClient(),
+        reporting(),
         budget=Budget(window=3_000, reserve=200),
         policy=Policy(counter=BYTES4),
         on_cut=events.append,
@@ -51,7 +45,7 @@ def test_a_cut_is_reported_once_with_tokens_and_money(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.INFO, logger="lamina"):
         talk(client, 8)
     (cut,) = events
-    assert cut.conversation.startswith("wrap-")
+    assert cut.conversation.startswith("chain-")
     assert (cut.request, cut.model) == (8, "gpt-4o")
     assert f"in request 8 of {cut.conversation}: " in str(cut)
     assert cut.before > cut.after > 0
@@ -68,7 +62,7 @@ def test_a_cut_is_reported_once_with_tokens_and_money(caplog: pytest.LogCaptureF
 def test_a_repair_is_reported_once() -> None:
     events: list[RepairEvent] = []
     client = lamina.wrap(
-        FakeClient(), budget=Budget(window=3_000), policy=Policy(counter=BYTES4), on_repair=events.append
+        reporting(), budget=Budget(window=3_000), policy=Policy(counter=BYTES4), on_repair=events.append
     )
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     history = [
@@ -85,16 +79,14 @@ def test_a_repair_is_reported_once() -> None:
 
 def test_a_miss_is_reported_with_its_reason_and_price() -> None:
     events: list[MissEvent] = []
-    bare = FakeClient()
+    usage: dict[str, Any] = {"prompt_tokens": 3_000, "prompt_tokens_details": {"cached_tokens": 2_800}}
     client = lamina.wrap(
-        bare, budget=Budget(window=100_000), policy=Policy(counter=BYTES4), on_miss=events.append
+        reporting(usage), budget=Budget(window=100_000), policy=Policy(counter=BYTES4), on_miss=events.append
     )
-    details = SimpleNamespace(cached_tokens=2_800)
-    bare.usage = {"prompt_tokens": 3_000, "prompt_tokens_details": details}
-    named = client.conversation("a")  # type: ignore[attr-defined]
+    named = client.conversation("a")
     talk(named, 4)
     assert events == []
-    bare.usage = {"prompt_tokens": 3_000, "prompt_tokens_details": SimpleNamespace(cached_tokens=0)}
+    usage["prompt_tokens_details"] = {"cached_tokens": 0}
     history = [{"role": "user", "content": "Something else?"}, {"role": "assistant", "content": LONG}]
     named.chat.completions.create(model="gpt-4o", messages=[*history, {"role": "user", "content": "And?"}])
     (miss,) = events
@@ -107,9 +99,7 @@ def test_a_miss_is_reported_with_its_reason_and_price() -> None:
 
 
 def test_the_logger_is_silent_unless_it_is_configured(capfd: pytest.CaptureFixture[str]) -> None:
-    client = lamina.wrap(
-        FakeClient(), budget=Budget(window=3_000, reserve=200), policy=Policy(counter=BYTES4)
-    )
+    client = lamina.wrap(reporting(), budget=Budget(window=3_000, reserve=200), policy=Policy(counter=BYTES4))
     talk(client, 8)
     assert capfd.readouterr().err == ""
 
@@ -126,7 +116,7 @@ def test_a_model_without_a_price_has_events_without_money(
     monkeypatch.setenv(VARIABLE, str(models))
     events: list[CutEvent] = []
     client = lamina.wrap(
-        FakeClient(),
+        reporting(),
         budget=Budget(window=3_000, reserve=200),
         policy=Policy(counter=BYTES4),
         on_cut=events.append,
@@ -149,11 +139,10 @@ def test_a_listener_that_raises_loses_neither_the_answer_nor_the_cut(
     def fail(_: object) -> None:
         raise ValueError("a mistake in the listener")
 
-    fake = FakeClient()
-    fake.usage = {"prompt_tokens": 2_400, "completion_tokens": 9, "prompt_tokens_details": None}
+    usage = {"prompt_tokens": 2_400, "completion_tokens": 9, "prompt_tokens_details": None}
     listeners: dict[str, Any] = {listener: fail}
     client = lamina.wrap(
-        fake, budget=Budget(window=3_000, reserve=200), policy=Policy(counter=BYTES4), **listeners
+        reporting(usage), budget=Budget(window=3_000, reserve=200), policy=Policy(counter=BYTES4), **listeners
     )
     call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
     broken = [{"role": "user", "content": "Go."}, {"role": "assistant", "tool_calls": [call]}]

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import msgspec
 import ollama
 import pytest
 from google import genai
 from google.genai import types
-from openai.types import CompletionUsage
 
 import lamina
 from lamina.conversations import recall_loop
 from lamina.conversations.recall_answers import NOTICE
-from lamina.conversations.recall_filter import UsageSum
 from lamina.core.tokens import BYTES4
-from lamina.dialects.usage import find_usage
 from lamina.fitting import Policy
 from tests.sessions.talking import awaited
 from tests.talking import all_of, got
@@ -186,57 +182,3 @@ async def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
         history = await way.fill(client)
         _, text = await way.ask(client, [*history, way.user("Only recall.")])
         assert text == NOTICE
-
-
-class Record(dict[str, Any]):
-    """What some SDKs answer with: a dict whose fields are attributes as well."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-
-class Uncopied(Record):
-    """A dict that cannot be copied."""
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError
-
-
-class Mirrored(Record):
-    """A dict that is the dict of its own attributes."""
-
-    def __init__(self, **fields: Any) -> None:
-        super().__init__(fields)
-        self.__dict__ = self
-
-
-@pytest.mark.parametrize("make", [Record, Uncopied, Mirrored])
-@pytest.mark.parametrize("fields", [{"choices": []}, {"message": {"content": "yes"}}])
-def test_an_answer_of_several_rounds_is_the_dict_that_the_sdk_made(
-    make: Callable[..., Any], fields: dict[str, Any]
-) -> None:
-    usage = {"prompt_eval_count": 5, "eval_count": 2}
-    if "choices" in fields:
-        usage = {"usage": make(prompt_tokens=5, completion_tokens=2, total_tokens=7)}
-    answer = make(**fields, **usage)
-    usage_sum = UsageSum()
-    usage_sum.read(answer)
-    usage_sum.next_round()
-    shown = usage_sum.complete(answer)
-    before = find_usage(answer)
-    assert find_usage(shown) == msgspec.structs.replace(before, output=2 * before.output)
-    for name, value in shown.items():
-        assert getattr(shown, name, value) == value
-        assert make is not Record or type(value) is type(answer[name])
-    assert make is not Record or type(shown) is Record
-
-
-def test_an_answer_of_several_rounds_may_have_an_object_of_the_sdk_in_a_dict() -> None:
-    usage = CompletionUsage(prompt_tokens=5, completion_tokens=2, total_tokens=7)
-    usage_sum = UsageSum()
-    usage_sum.read({"usage": usage})
-    usage_sum.next_round()
-    assert usage_sum.complete({"usage": usage})["usage"]["completion_tokens"] == 2 * 2

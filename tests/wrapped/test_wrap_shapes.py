@@ -52,8 +52,11 @@ def server() -> Iterator[tuple[str, list[bytes]]]:
             text_said = answer(self.path.partition("?")[0])
             if b'"stream": false' in seen[-1] or b'"stream":false' in seen[-1]:
                 text_said = text_said.splitlines()[-1]
+            media_type = "application/x-ndjson" if "\n{" in text_said else "application/json"
+            if text_said.startswith("data:"):
+                media_type = "text/event-stream"
             self.send_response(200)
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", media_type)
             self.send_header("Content-Length", str(len(text_said)))
             self.end_headers()
             self.wfile.write(text_said.encode())
@@ -137,8 +140,6 @@ async def test_what_is_sent_is_fitted_and_what_is_reported_is_learnt(
     assert len(seen) == 2
     assert all(len(body) < whole for body in seen)
     assert client.fitted.ledger.cuts
-    (conversation,) = vars(client)["_conversations"].by_key.values()
-    assert conversation.usage.input == READ
     assert client.fitted.ledger.calibration is not None
     if "responses" in way:
         await got(client.close())

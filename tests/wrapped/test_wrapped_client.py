@@ -7,23 +7,26 @@ import copy
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import anthropic
+import httpx2
 import openai
 import pytest
 from openai.lib.streaming.chat import ChatCompletionStream
 
 import lamina
 from lamina import BadInput, Budget, BudgetExceeded, Policy
-from lamina.core.tokens import BYTES4
 from lamina.testing.model_server import COUNTER, MODEL, ModelServer, run_model_server
+from lamina.wrapped import last_fitted
+from tests.plain_client import plain_client
 from tests.sessions.talking import awaited
 from tests.talking import SPEAKERS, Speaker, Wire, entered, got, named
+from tests.wrapped.scripted_api import write_message
 
 WINDOW = 2048
 OPENAI, ANTHROPIC = Speaker("openai", is_async=False), Speaker("anthropic", is_async=False)
@@ -102,76 +105,87 @@ def test_a_copy_that_is_no_client_is_the_clients_own() -> None:
     def copy_model(source: str, destination: str) -> str:
         return f"{source} as {destination}"
 
-    client = lamina.wrap(SimpleNamespace(chat=dict, copy=copy_model))
-    assert client.copy("dum", "dummer") == "dum as dummer"
+    inner = plain_client(dict, "chat")
+    inner.copy = copy_model
+    assert lamina.wrap(inner).copy("dum", "dummer") == "dum as dummer"
 
 
 @pytest.mark.parametrize(
-    ("path", "request_field"),
+    ("resource", "field"),
     [
         ("chat", "messages"),
-        ("converse", "messages"),
-        ("messages.create", "messages"),
-        ("messages.stream", "messages"),
-        ("responses.create", "input"),
-        ("models.generate_content", "contents"),
+        ("messages", "messages"),
+        ("chat.completions", "messages"),
+        ("responses", "input"),
+        ("models", "contents"),
     ],
 )
-def test_a_request_without_turns_is_sent_as_it_is(path: str, request_field: str) -> None:
+def test_a_request_without_turns_is_sent_as_it_is(resource: str, field: str) -> None:
     """There is nothing to fit, and Ollama loads a model by it. The API says what it thinks of it."""
     sent: list[dict[str, Any]] = []
-    *parents, name = path.split(".")
-    endpoint = SimpleNamespace(**{name: lambda **request: sent.append(request)})
-    client: Any = endpoint
-    for parent in parents:
-        client = SimpleNamespace(**{parent: client})
-    wrapped = lamina.wrap(client, budget=10_000)
-    for parent in parents:
-        wrapped = getattr(wrapped, parent)
-    getattr(wrapped, name)(model="m", **{request_field: []})
-    getattr(wrapped, name)(model="m")
-    assert sent == [{"model": "m", request_field: []}, {"model": "m"}]
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        sent.append(request)
+        return {"done": True}
+
+    create: Any = lamina.wrap(plain_client(answer, resource))
+    for name in resource.split("."):
+        create = getattr(create, name)
+    if resource != "chat":
+        create = create.generate_content if resource == "models" else create.create
+    assert create(model="m", **{field: []}).done
+    assert create(model="m").done
+    assert sent == [{"model": "m", field: []}, {"model": "m"}]
 
 
-def test_a_tool_that_describes_itself_is_sent_as_its_definition() -> None:
-    """Anthropic's `@beta_tool` makes such an object of a function."""
-    sent: list[dict[str, Any]] = []
-    messages = SimpleNamespace(create=lambda **request: sent.append(request))
-    schema = {"type": "object", "properties": {}}
-    described = {"name": "read", "input_schema": schema}
-    plain = {"name": "write", "input_schema": schema}
-    tools = [SimpleNamespace(to_dict=lambda: described), plain]
-    client = lamina.wrap(SimpleNamespace(messages=messages), budget=10_000)
-    question = [{"role": "user", "content": "Hello"}]
-    client.messages.create(model="m", max_tokens=9, messages=question, tools=tools)
-    assert sent[0]["tools"] == [described, plain]
+def anthropic_over(answer: Callable[[httpx2.Request], httpx2.Response]) -> anthropic.Anthropic:
+    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    return anthropic.Anthropic(api_key="none", http_client=http, max_retries=0)
 
 
-def test_a_picture_in_a_file_is_sent_as_its_content(tmp_path: Path) -> None:
-    """Anthropic's SDK takes a path or an open file, also in the content of a result."""
+def test_what_the_sdk_makes_of_its_arguments_is_fitted(tmp_path: Path) -> None:
+    """Anthropic's SDK takes a path for a picture."""
     path = tmp_path / "dot.png"
     path.write_bytes(b"dot")
-
-    def show(data: Any) -> dict[str, Any]:
-        source = {"type": "base64", "media_type": "image/png", "data": data}
-        return {"type": "image", "source": source}
-
-    def ask(picture: Any, result_picture: Any) -> list[dict[str, Any]]:
-        result = {"type": "tool_result", "tool_use_id": "c1", "content": [show(result_picture)]}
-        call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
-        return [
-            {"role": "user", "content": [show(picture), {"type": "text", "text": "Look."}]},
-            {"role": "assistant", "content": [call]},
-            {"role": "user", "content": [result]},
-        ]
-
     sent: list[dict[str, Any]] = []
-    messages = SimpleNamespace(create=lambda **request: sent.append(request))
-    policy = Policy(budget=10_000, breakpoints="keep")
-    client = lamina.wrap(SimpleNamespace(messages=messages), policy=policy)
-    with path.open("rb") as file:
-        client.messages.create(model="m", max_tokens=9, messages=ask(path, file))
-    assert sent[0]["messages"] == ask("ZG90", "ZG90")
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        sent.append(json.loads(request.content))
+        return httpx2.Response(200, json=write_message(["Fine."], 10))
+
+    client = lamina.wrap(anthropic_over(answer), policy=Policy(budget=10_000, breakpoints="keep"))
+    source = {"type": "base64", "media_type": "image/png", "data": path}
+    message: Any = {"role": "user", "content": [{"type": "image", "source": source}]}
+    client.messages.create(model="m", max_tokens=9, messages=[message])
+    assert sent[0]["messages"][0]["content"][0]["source"]["data"] == "ZG90"
+
+
+class SigningClient(anthropic.Anthropic):
+    """Signs as clients of AWS do, before the request is sent."""
+
+    def _prepare_request(self, request: httpx2.Request) -> None:
+        request.headers["signature"] = str(len(request.read()))
+
+
+def test_a_request_that_lamina_has_changed_is_signed_anew() -> None:
+    signed: list[bool] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        signed.append(request.headers["signature"] == str(len(request.content)))
+        return httpx2.Response(200, json=write_message(["Fine."], 10))
+
+    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    client = lamina.wrap(SigningClient(api_key="none", http_client=http), budget=Budget(window=WINDOW))
+    for steps in (1, 40):
+        client.messages.create(model="claude-opus-5", max_tokens=9, messages=ANTHROPIC.past(steps))
+    assert last_fitted(client).ledger.cuts  # type: ignore[union-attr]
+    assert signed == [True, True]
+
+
+def test_a_client_whose_requests_lamina_cannot_read_is_refused() -> None:
+    bedrock = anthropic.AnthropicBedrock(aws_region="us-east-1", aws_access_key="a", aws_secret_key="b")  # noqa: S106
+    with pytest.raises(BadInput, match="AnthropicBedrock names the model in its path"):
+        lamina.wrap(bedrock)
 
 
 def test_streams_are_the_sdks_own(client: Any) -> None:
@@ -207,19 +221,6 @@ def test_messages_may_come_from_an_iterator(client: Any, wire: Wire) -> None:
     assert wire.statuses == [400, 200]
 
 
-def test_what_the_api_counted_calibrates_an_estimate(server: ModelServer) -> None:
-    request = {"model": MODEL, "max_tokens": 4, "messages": [{"role": "user", "content": "Hello " * 40}]}
-    with lamina.wrap(
-        ANTHROPIC.client(server.url), budget=Budget(window=8192), policy=Policy(counter=BYTES4)
-    ) as client:
-        learnt = []
-        for _ in range(3):
-            client.messages.create(**request)
-            learnt.append(client.fitted.ledger.calibration)
-    assert learnt[0] is None
-    assert learnt[2].millis > 3500
-
-
 def test_a_named_conversation_goes_on_in_another_process(
     client: Any, server: ModelServer, wire: Wire
 ) -> None:
@@ -253,23 +254,11 @@ def test_what_cannot_fit_the_budget_is_said_before_anything_is_sent(client: Any,
     assert wire.statuses == []
 
 
-def test_a_request_with_nothing_to_do_is_sent_as_the_same_objects() -> None:
-    sent: list[dict[str, Any]] = []
-    block = {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}
-    messages = [{"role": "user", "content": [block]}]
-    bare = SimpleNamespace(messages=SimpleNamespace(create=lambda **request: sent.append(request)))
-    timeout = object()
-    lamina.wrap(bare, budget=Budget(window=WINDOW)).messages.create(
-        model="claude-sonnet-4-5", max_tokens=9, messages=messages, timeout=timeout, tools=anthropic.NOT_GIVEN
-    )
-    assert sent[0]["messages"] is messages
-    assert sent[0]["timeout"] is timeout
-    assert sent[0]["tools"] is anthropic.NOT_GIVEN
-
-
 def test_what_is_no_client_is_refused() -> None:
     with pytest.raises(BadInput, match="SimpleNamespace is not a client"):
         lamina.wrap(SimpleNamespace(messages=[]))
+    with pytest.raises(BadInput, match="SimpleNamespace does not send with httpx"):
+        lamina.wrap(SimpleNamespace(chat=dict))
 
 
 def test_no_sdk_is_imported() -> None:

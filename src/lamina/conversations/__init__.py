@@ -1,9 +1,8 @@
 """What lamina remembers between two requests, and what it records of them: one room for every door.
 
 - `recognise` says which conversation a request continues or forks, from its `request_digests`.
-- `conversations` is what a wrapped client remembers, and `conversation_store` where. `pending_call` takes a
-  request to the API and back, and `events` reports what happened to it. `remedies` says what to do if an
-  API refuses it.
+- `events` reports to an application what happened to a request. `remedies` says what to do if an API refuses
+  it.
 - `recall_loop` answers recalls inside a call, and `recall_filter` leaves them out of what the client sees: of
   whole answers with `recall_answers`, of streams with `stream_filters`.
 - `store` has the one layout of conversations in a store, and `shelf` loads and saves them. `record` is what

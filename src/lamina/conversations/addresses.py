@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.conversations.recognise import recognise
+from lamina.conversations.recognise import is_named, recognise
 from lamina.conversations.request_digests import RequestDigests
 from lamina.conversations.store import (
     ConversationState,
@@ -102,8 +102,13 @@ def name_page(group: Group, address: bytes) -> str:
 async def find_alike(store: Store, group: Group, digests: RequestDigests) -> list[KeptConversation]:
     """The conversations that a request may continue or fork, the newest last.
 
-    If it surely continues one of them, no more are read.
+    If it surely continues one of them, no more are read. A named one is found by its name, whatever it begins
+    with; one of an older release by its beginning.
     """
+    if is_named(group.client):
+        named = await list_named(store, group)
+        if named:
+            return named
     entries: list[AddressEntry] = []
     for address in digests.addresses():
         page = await _read_page(store, group.workspace, name_page(group, address))
@@ -157,9 +162,14 @@ def _is_continued(alike: Iterable[KeptConversation], digests: RequestDigests) ->
 
 async def list_named(store: Store, group: Group) -> list[KeptConversation]:
     """The conversations that a client gave a name, whatever they begin with, the newest last."""
-    page = await _read_page(store, group.workspace, name_page(group, b""))
+    page = await _read_page(store, group.workspace, _name_page_of_name(group))
     stored = [await find_conversation(store, group.workspace, entry.name) for entry in page.entries]
-    return [conversation for conversation in stored if conversation is not None]
+    return [each for each in stored if each is not None and each.state.dialect == group.dialect]
+
+
+def _name_page_of_name(group: Group) -> str:
+    """The name of the page of a client's own name. It has conversations of all dialects."""
+    return name_page(group._replace(dialect=""), b"")
 
 
 async def enlist(
@@ -167,10 +177,13 @@ async def enlist(
 ) -> None:
     """Give a conversation an entry at its address, unless it has one. `listed` has the page of each address.
 
-    A conversation has two addresses in its life, one before its first answer and one after it. A named one
-    whose beginning was edited may have more: then the oldest entry goes.
+    A conversation has two addresses in its life, one before its first answer and one after it. If it has
+    more, since it was named by an older release, the oldest entry goes.
     """
     group = Group(workspace, state.group, state.dialect)
+    if is_named(state.group):
+        await _enlist_named(store, group, name, listed)
+        return
     digests = state.digests()
     addresses = digests.addresses()
     own_address = name_page(group, addresses[0])
@@ -191,9 +204,9 @@ async def enlist(
         del listed[oldest]
 
 
-async def enlist_named(store: Store, group: Group, name: str, listed: dict[str, str]) -> None:
+async def _enlist_named(store: Store, group: Group, name: str, listed: dict[str, str]) -> None:
     """Give a conversation an entry in the page of the name that its client has for it."""
-    page_name = name_page(group, b"")
+    page_name = _name_page_of_name(group)
     if page_name not in listed:
         entry = AddressEntry(name, 0, b"", "")
         await _add_entry(store, group.workspace, page_name, entry, is_last=True)

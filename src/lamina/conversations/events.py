@@ -18,7 +18,6 @@ import msgspec
 
 from lamina.caches import rules_for
 from lamina.caches.prices import fill_prices
-from lamina.conversations.conversation_store import LastRequest
 from lamina.conversations.costs import tally_usage
 from lamina.conversations.lost_caches import (
     NOT_CACHED,
@@ -33,7 +32,7 @@ from lamina.core.values import Cut, Ledger
 from lamina.diagnose.values import CAUSES
 from lamina.dialects.json_values import find_model
 from lamina.dialects.port import Dialect
-from lamina.dialects.usage import NO_REPORT, CacheReport, Usage
+from lamina.dialects.usage import CacheReport, Usage
 from lamina.errors import BadInput
 from lamina.fitting.fitted import Fitted
 from lamina.models.facts import Prices, price_of
@@ -182,47 +181,13 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
         )
         _tell(event, self.on_cut)
 
-    def report_usage(
-        self,
-        fitted: Fitted,
-        usage: Usage,
-        last: LastRequest,
-        *,
-        gap: float,
-        conversation: str,
-        number: int = 0,
-        report: CacheReport = NO_REPORT,
-    ) -> MissEvent | None:
-        """Report a miss: the provider read less than three quarters of what it could. A cut is no miss.
-
-        `last` is the request before this one, which was sent `gap` seconds earlier. The two are compared to
-        say why. If the later one continues the earlier, it is the provider's doing. `report` is what the API
-        itself says about its cache. Returns the event.
-        """
-        return self.report_miss(
-            last.fitted,
-            fitted,
-            dialect=fitted.dialect,
-            model=_model_of(fitted),
-            last_model=_model_of(last.fitted),
-            cut=fitted.envelope.cut,
-            usage=usage,
-            last_usage=last.usage,
-            gap=gap,
-            was_uncached=last.is_uncached,
-            conversation=conversation,
-            number=number,
-            report=report,
-        )
-
     def report_miss(
         self,
         before: Any,
         after: Any,
         *,
-        dialect: Dialect | None,
+        dialect: Dialect,
         model: str,
-        last_model: str = "",
         cut: Cut | None,
         usage: Usage,
         last_usage: Usage,
@@ -232,18 +197,18 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
         number: int,
         report: CacheReport,
     ) -> MissEvent | None:
-        """Report a miss as `report_usage` does, of two requests: fitted ones, or their bodies."""
-        dialect_name = ""
-        if dialect is not None:
-            dialect_name = dialect.name
+        """Report a miss: the provider read less than three quarters of what it could. A cut is no miss.
+
+        `before` is the body of the last request, which was sent `gap` seconds earlier. The two are compared
+        to say why. If the later one continues the earlier, it is the provider's doing. `report` is what the
+        API itself says about its cache. Returns the event.
+        """
         now = time()
-        earlier = PaidCall(
-            tally=tally_usage(last_usage), model=last_model or model, dialect=dialect_name, at=now - gap
-        )
+        earlier = PaidCall(tally=tally_usage(last_usage), model=model, dialect=dialect.name, at=now - gap)
         call = PaidCall(
             tally=tally_usage(usage),
             model=model,
-            dialect=dialect_name,
+            dialect=dialect.name,
             at=now,
             tier=usage.tier,
             cut=None if cut is None else CutNote.of(cut),
@@ -257,7 +222,7 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
             rules=call.rules,
             gap=gap,
             tokens=last_usage.input,
-            dialect=None if isinstance(after, Fitted) else dialect,
+            dialect=dialect,
             usage=usage,
         )
         loss = explain_by_bytes(loss, difference)

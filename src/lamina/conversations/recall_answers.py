@@ -1,6 +1,6 @@
 """Whole answers without the calls of lamina's own tools. Nothing of an answer is changed in place.
 
-`own_names` are the names of these tools (`Fitted.own_names`). An answer is a dict or an object of an SDK.
+`own_names` are the names of these tools (`Fitted.own_names`). An answer is JSON.
 What needs no change stays the same object.
 
 After `recall_loop.ROUNDS` recalls in a row the model is told to answer. If it recalls again and has said
@@ -10,15 +10,12 @@ it as a part of the history. So the answer gets one sentence that says so, in th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from copy import copy
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.openai_responses.items import OUTPUT_TYPE_OF_CALL
 from lamina.dialects.port import Dialect
-from lamina.fitting.recalls import plain_turn
 
 CALL_LISTS: dict[str, tuple[str, ...]] = {
     "anthropic": ("content",),
@@ -151,94 +148,30 @@ def _change_items(holder: Any, name: str, items: list[Any]) -> Any:
 
 
 def change_field(holder: Any, name: str, value: Any) -> Any:
-    """A dict or an object of an SDK with another value in one field; itself if it is the same."""
+    """An object with another value in one field; itself if it is the same."""
     old_value = read_field(holder, name)
     if old_value is value or (isinstance(value, int | str) and old_value == value):
         return holder
-    if isinstance(holder, Mapping):
-        return update_dict(holder, {name: value})
-    if hasattr(holder, "model_copy"):
-        return holder.model_copy(update={name: value})
-    changed = copy(holder)
-    setattr(changed, name, value)
-    return changed
-
-
-def update_dict(holder: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A dict with other values in these fields: of the same sort, or a plain one if that cannot be copied."""
-    changed = None
-    # The attributes of a dict that is its own `__dict__` would keep the old values in a copy.
-    if isinstance(holder, dict) and getattr(holder, "__dict__", None) is not holder:
-        with suppress(Exception):  # a foreign class may do anything when it is copied
-            changed = copy(holder)
-    if changed is None:
-        changed = dict(holder)
-    changed.update(fields)
-    return changed
+    return {**holder, name: value}
 
 
 NOTICE = "[lamina: the model recalled earlier parts of this conversation again and again, and did not answer]"
 
 
 def fill_answer(answer: Any, dialect: Dialect) -> Any:
-    """A whole answer, or the last chunk of one, that says the notice and nothing else.
-
-    What an object of an SDK has beside its fields stays, such as the id of the request.
-    """
-    plain_answer = plain_turn(answer)
+    """A whole answer, or the last chunk of one, that says the notice and nothing else."""
     write = dialect.answers.write
-    if write is None or not isinstance(plain_answer, dict):
+    if write is None or not isinstance(answer, dict):
         return answer
-    filled_answer = write(plain_answer, NOTICE)
-    if isinstance(answer, dict):
-        return filled_answer
-    rebuilt = build_like(answer, filled_answer)
-    fields = {name: getattr(rebuilt, name) for name in rebuilt.model_fields_set}
-    return answer.model_copy(update=fields)
+    return write(answer, NOTICE)
 
 
-def fill_stream(closing: Sequence[Any], dialect: Dialect, *, index: int, stream: Any = None) -> list[Any]:
+def fill_stream(closing: Sequence[Any], dialect: Dialect, *, index: int) -> list[Any]:
     """The events that end a stream, with the notice before them or in them.
 
-    `index` says how many blocks or items of the answer the client has seen, and `stream` is the SDK's, if
-    the events are its objects.
+    `index` says how many blocks or items of the answer the client has seen.
     """
     write_closing_events = dialect.answers.write_closing_events
     if write_closing_events is None or not closing:
         return list(closing)
-    plain_events = [plain_turn(event) for event in closing]
-    filled_events = write_closing_events(plain_events, NOTICE, index)
-    if isinstance(closing[0], dict):
-        return filled_events
-    # An event of a type that the stream has sent is made like that one. Only a new type has to be looked up.
-    samples = {read_field(event, "type"): event for event in closing}
-    cast_events: list[Any] = []
-    for event in filled_events:
-        sample = samples.get(event.get("type"))
-        if sample is None:
-            cast_events.append(_cast_event(event, stream))
-        else:
-            cast_events.append(build_like(sample, event))
-    return cast_events
-
-
-def build_like(sample: Any, value: dict[str, Any]) -> Any:
-    """A value as an object of the class that the sample has."""
-    model = type(sample)
-    try:
-        return model.model_validate(value)
-    except ValueError:  # a server that is only nearly compatible; the SDKs do not check answers either
-        return model.model_construct(**value)
-
-
-def _cast_event(event: dict[str, Any], stream: Any) -> Any:
-    """An event as an object of the SDK whose stream this is; as it is, if the stream does not tell.
-
-    The SDKs of Anthropic and OpenAI have a class for each type of event, and their streams have the union.
-    """
-    event_types = getattr(stream, "_cast_to", None)
-    if event_types is None:
-        return event
-    from pydantic import TypeAdapter  # noqa: PLC0415 - such an SDK has it; lamina does not need it
-
-    return TypeAdapter(event_types).validate_python(event)
+    return write_closing_events(list(closing), NOTICE, index)

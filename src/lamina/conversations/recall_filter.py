@@ -19,14 +19,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.conversations.recall_answers import (
-    build_like,
-    change_field,
     fill_answer,
     fill_stream,
     is_recall,
     shows_client_call,
     strip_recalls,
-    update_dict,
 )
 from lamina.conversations.stream_filters import filter_for
 from lamina.dialects.anthropic.server import read_cleared
@@ -34,7 +31,6 @@ from lamina.dialects.json_values import read_field
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage, find_usage
 from lamina.errors import LaminaError
-from lamina.fitting.recalls import plain_turn
 
 
 class RecallFilter:
@@ -89,14 +85,11 @@ class RecallFilter:
         self._chunks = []
         return self._stream.next_round()
 
-    def list_closing(self, *, shows_nothing: bool = False, stream: Any = None) -> list[Any]:
-        """The events that end the last stream. `shows_nothing`: the model only recalled; a notice says so.
-
-        `stream` is the SDK's, if the events are its objects.
-        """
+    def list_closing(self, *, shows_nothing: bool = False) -> list[Any]:
+        """The events that end the last stream. `shows_nothing`: the model only recalled; a notice says so."""
         closing = self._stream.closing
         if shows_nothing:
-            closing = fill_stream(closing, self._dialect, index=self._stream.shown, stream=stream)
+            closing = fill_stream(closing, self._dialect, index=self._stream.shown)
         return [self._usage.complete(event) for event in closing]
 
     def show_whole(self, *, shows_nothing: bool = False) -> Any:
@@ -227,26 +220,13 @@ _TOTALS: dict[str, tuple[Path, ...]] = {
 
 _HOLDERS = ("usage", "usageMetadata")
 
-_REPORTING = (*_HOLDERS, "usage_metadata", "eval_count", "metadata", "message", "response")
+_REPORTING = (*_HOLDERS, "eval_count", "metadata", "message", "response")
 """Fields of the events that may report usage; others are not looked at any closer."""
 
 
 def read_usage(answer: Any) -> Usage:
     """The tokens that an answer or an event reports, and what its server cleared before."""
     return msgspec.structs.replace(find_usage(answer), cleared=read_cleared(answer))
-
-
-def add_event_usage(usage: Usage, event: Any) -> Usage:
-    """The usage that a stream has reported, with that of one more event.
-
-    The last event need not have it: Anthropic's reports in `message` when it begins, and before its end.
-    """
-    if not any(read_field(event, name) is not None for name in _REPORTING):
-        return usage
-    for holder in (event, *(read_field(event, name) for name in ("message", "response", "metadata"))):
-        if holder is not None:
-            usage = add_report(usage, read_usage(holder))
-    return usage
 
 
 def add_report(last: Usage, report: Usage) -> Usage:
@@ -270,7 +250,7 @@ class UsageSum:
 
     Its input is that of the last call, which read everything before it: a client that decides by it when to
     compact its history must not see the sum. Its output is the sum over all calls, since the client pays for
-    all of it. Events and answers are dicts or objects of an SDK.
+    all of it.
     """
 
     def __init__(self) -> None:
@@ -282,13 +262,12 @@ class UsageSum:
         """Read an event, or a whole answer. A later report of the same call replaces an earlier one."""
         if not any(read_field(event, name) is not None for name in _REPORTING):
             return
-        plain_event = plain_turn(event)
-        message = read_field(plain_event, "message")
-        if read_field(plain_event, "type") == "message_start" and isinstance(message, Mapping):
+        message = read_field(event, "message")
+        if read_field(event, "type") == "message_start" and isinstance(message, Mapping):
             self._opening = _read_object(message, "usage")
             self._current |= self._opening
             return
-        _, usage = find_usage_object(plain_event)
+        _, usage = find_usage_object(event)
         self._current |= usage
 
     def next_round(self) -> None:
@@ -305,36 +284,12 @@ class UsageSum:
         """
         if not self._earlier:
             return event
-        plain_event = plain_turn(event)
-        path, usage = find_usage_object(plain_event)
+        path, usage = find_usage_object(event)
         if not usage:
             return event
-        if plain_event.get("type") == "message_delta":
+        if event.get("type") == "message_delta":
             usage = {**self._opening, **usage}
-        usage = add_output(usage, self._earlier)
-        if isinstance(event, dict):
-            return _update(event, path, usage)
-        return _rebuild(event, _replace(plain_event, path, usage), path[:1] or ("eval_count",))
-
-
-def _update(holder: Any, path: Path, fields: Json) -> Any:
-    """An answer with other fields in the object at this path. Whatever sort of dict it is, it stays."""
-    if path:
-        name, *inner_path = path
-        return change_field(holder, name, _update(read_field(holder, name), tuple(inner_path), fields))
-    if not isinstance(holder, Mapping):  # an object in a dict
-        return fields
-    return update_dict(holder, {name: value for name, value in fields.items() if value != holder.get(name)})
-
-
-def _rebuild(event: Any, completed: Json, changed: Path) -> Any:
-    """An object of an SDK with some of its fields as they are here. An SDK may name a field otherwise."""
-    rebuilt = build_like(event, completed)
-    fields: Json = {}
-    for name, field in type(event).model_fields.items():
-        if name in changed or field.alias in changed:
-            fields[name] = getattr(rebuilt, name)
-    return event.model_copy(update=fields)
+        return _replace(event, path, add_output(usage, self._earlier))
 
 
 def find_usage_object(event: Any) -> tuple[Path, Json]:

@@ -71,6 +71,9 @@ class _Nearness(NamedTuple):
     order: int
 
 
+NAME = "name:"
+"""Begins the id of a conversation that has a name."""
+
 USER = "user:"
 """Begins the id of a group of conversations that have a user in common."""
 
@@ -107,6 +110,11 @@ def add_user(group: str, user: str) -> str:
     return f"{group} {user}".rstrip(" ")
 
 
+def is_named(group: str) -> bool:
+    """Whether the client itself gave its conversation a name."""
+    return group.startswith(NAME)
+
+
 def list_ids(group: str) -> tuple[str, ...]:
     """The ids that a group is made of: `name:support` and `user:ada`."""
     name, separator, user = group.partition(f" {USER}")
@@ -138,6 +146,25 @@ def recognise(
     if nearness.shared > request.first_answer:
         return Recognised("forks", name, nearness.shared)
     return Recognised()
+
+
+def recognise_named(
+    request: RequestDigests, conversations: Iterable[tuple[Name, RequestDigests]]
+) -> Recognised[Name]:
+    """Find the conversation of a request among those of one user that have its name, the newest of them last.
+
+    An edit is the same conversation. Another system text is another one, unless an answer is shared.
+    """
+    candidates: list[tuple[bool, int, int, Name]] = []
+    for order, (name, digests) in enumerate(conversations):
+        shared = count_shared_links(digests.chain, request.chain)
+        same_system = digests.system == request.system
+        if same_system or shared > request.first_answer:
+            candidates.append((same_system, shared, order, name))
+    if not candidates:
+        return Recognised()
+    _, shared, _, nearest = max(candidates, key=lambda candidate: candidate[:3])
+    return Recognised("continues", nearest, shared)
 
 
 def part_from_hidden(

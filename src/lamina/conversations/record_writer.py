@@ -68,14 +68,12 @@ class RecordWriter:
     Pieces are named by their place in the store, so records are made when they are saved: `encode` with the
     number of records that the store has now, then `saved`. If another process has written meanwhile, `learn`
     what it wrote, and encode again. Nothing is lost: what was not saved waits. `count` is that number, and
-    `listed` says where the conversation can be found (`addresses.enlist`). `source` is the state beside the
-    records, if this process has written it.
+    `listed` says where the conversation can be found (`addresses.enlist`).
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.listed: dict[str, str] = {}
-        self.source: bytes | None = None
         self._waiting_size = 0
         self._waiting: list[_Waiting] = []
         self._pieces: dict[bytes, int] = {}
@@ -169,11 +167,6 @@ class RecordWriter:
         """The conversation was deleted from the store. What waits is the beginning of a new record."""
         self.count = 0
         self.listed.clear()
-        self.forget_pieces()
-
-    def forget_pieces(self) -> None:
-        """Forget what is in the store: another process may have put something else in its place."""
-        self.source = None
         self._pieces = {}
         self._last = _LastStored()
 

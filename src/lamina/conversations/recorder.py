@@ -37,11 +37,6 @@ class CallRecorder:
         return self._keep == "all"
 
     @property
-    def has_sent(self) -> bool:
-        """Whether a request of this call is in the record."""
-        return bool(self._first_id)
-
-    @property
     def keeps_figures(self) -> bool:
         """Whether requests are recorded at all, with or without their texts."""
         return self._keep != "nothing"

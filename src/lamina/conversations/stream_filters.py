@@ -3,8 +3,7 @@
 A filter reads the events of one or more streams, and returns those that the client may see. It leaves out the
 calls that lamina answers, such as recalls, and holds back the events that end an answer until it is clear
 that no other answer follows. The events of a second stream go on where those of the first stopped, so that
-the client sees one answer. Events are dicts or objects of an SDK; those that need no change stay the same
-objects.
+the client sees one answer. Events are JSON; those that need no change stay the same objects.
 
 Messages, Responses and Converse name the block or item that an event belongs to. A chunk of Chat Completions,
 Ollama or Gemini has a piece of the whole answer. `recall_filter` is what the doors use.
@@ -544,12 +543,8 @@ class GeminiFilter(_WholeCallFilter):
         return change_field(chunk, "candidates", list(map(_continue_candidate, candidates)))
 
 
-_STOP_REASONS = ("finish_reason", "finishReason")
-"""Fields in which a candidate says why it stopped: in objects of the SDK, and in JSON."""
-
-
 def _has_stopped(candidate: Any) -> bool:
-    return any(read_field(candidate, name) for name in _STOP_REASONS)
+    return bool(read_field(candidate, "finishReason"))
 
 
 def _has_parts(candidate: Any) -> bool:
@@ -558,9 +553,8 @@ def _has_parts(candidate: Any) -> bool:
 
 def _continue_candidate(candidate: Any) -> Any:
     """A candidate that does not say why it stopped."""
-    for name in _STOP_REASONS:
-        if read_field(candidate, name):
-            candidate = change_field(candidate, name, None)
+    if read_field(candidate, "finishReason"):
+        candidate = change_field(candidate, "finishReason", None)
     return candidate
 
 

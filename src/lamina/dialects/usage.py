@@ -316,24 +316,6 @@ def _read_anthropic(diagnostics: Any) -> CacheReport:
     return CacheReport(cause=_read_word(reason, "type"), missed=missed)
 
 
-def find_cache_report(answer: Any, request: Mapping[str, Any] | None = None) -> CacheReport:
-    """What an answer of an SDK, or the list of all events of a stream, reports about its cache.
-
-    Anthropic begins a stream with the message, OpenAI ends it with the response.
-    """
-    holders = [answer]
-    if isinstance(answer, list):
-        holders = [read_field(event, "message") or read_field(event, "response") for event in answer]
-    for holder in holders:
-        report = read_cache_report(holder)
-        if report.cause:
-            return report
-    has_answer = any(read_field(holder, "id") for holder in holders)
-    if not has_answer:  # a stream that has only begun has said nothing yet
-        return NO_REPORT
-    return read_cache_report({}, request)
-
-
 def _read_openai(compared: Any) -> CacheReport:
     """What the Responses API reports: a hit, a miss with its reason, or why it did not compare."""
     word = _read_word(compared, "type")

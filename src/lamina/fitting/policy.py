@@ -160,11 +160,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         budget = self.own_budget or self.fill_budget(facts_of(model, dialect=dialect).budget)
         return self.price_budget(budget, model, dialect=dialect, is_talk=is_talk)
 
-    def fill_budget(self, given: Budget) -> Budget:
+    def fill_budget(self, base: Budget) -> Budget:
         """The budget of this policy with a window from elsewhere: that of a model or a server."""
         if isinstance(self.budget, Budget):
-            return fill_budget(self.budget, given)
-        return given
+            return fill_budget(self.budget, base)
+        return base
 
     def price_budget(self, budget: Budget, model: str, *, dialect: str, is_talk: bool = False) -> Budget:
         """The budget with what is worth its price, if this policy asks for it and the price is known.
@@ -324,8 +324,8 @@ def hint_at_policy(complaint: str) -> str:
     return f"the fields are {', '.join(PLAIN_FIELDS)}"
 
 
-def fill_budget(budget: Budget, given: Budget) -> Budget:
-    """The budget; if it has no window, with that of the `given` one.
+def fill_budget(budget: Budget, base: Budget) -> Budget:
+    """The budget; if it has no window, with that of the `base`.
 
     One policy may serve many models, so of a small window half is always left for the request.
     """
@@ -333,9 +333,9 @@ def fill_budget(budget: Budget, given: Budget) -> Budget:
         return budget
     reserve = budget.reserve
     if reserve is not None:
-        reserve = min(reserve, given.window // 2)
+        reserve = min(reserve, base.window // 2)
     return msgspec.structs.replace(
-        budget, window=given.window, input=budget.input or given.input, reserve=reserve
+        budget, window=base.window, input=budget.input or base.input, reserve=reserve
     )
 
 

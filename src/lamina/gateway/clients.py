@@ -179,8 +179,8 @@ def explain_bypass(command: str) -> str:
         settings.append(row.config_variable)
     if row.arguments:
         settings.append(f"the argument {row.arguments[0]}")
-    told = f"it got the address by {', '.join(settings)}"
-    advice = OWN_ADDRESSES.get(name, f"{told}, and docs/clients.md lists clients that read it elsewhere")
+    way = f"it got the address by {', '.join(settings)}"
+    advice = OWN_ADDRESSES.get(name, f"{way}, and docs/clients.md lists clients that read it elsewhere")
     return f"no request came from {name}: it asked no model, or its requests went past lamina; {advice}"
 
 

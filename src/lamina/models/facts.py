@@ -167,10 +167,10 @@ def model(name: str, *, own: Models | None = None, dialect: str = "") -> Model:
     `own` are the caller's models, which win over the table; None takes those of the file that the
     environment variable LAMINA_MODELS names, read once.
     """
-    found = model_or_none(name, own=own, dialect=dialect)
-    if found is None:
+    nearest = model_or_none(name, own=own, dialect=dialect)
+    if nearest is None:
         raise _unknown_model(name)
-    return found
+    return nearest
 
 
 def model_or_none(name: str, *, own: Models | None = None, dialect: str = "") -> Model | None:

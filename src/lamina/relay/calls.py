@@ -17,8 +17,9 @@ from lamina.dialects.json_values import MODEL_FIELDS
 from lamina.dialects.port import Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.request import Fitted, PassedRequest
-from lamina.relay.conversation_index import ConversationMatch, LiveConversation
+from lamina.relay.conversation_index import ConversationMatch
 from lamina.relay.identity import ClientIdentity
+from lamina.relay.live_conversation import LiveConversation
 from lamina.relay.profiles import add_salt, apply_profile
 from lamina.relay.request_bodies import RequestBody, encode_body
 from lamina.relay.upstreams import Upstream

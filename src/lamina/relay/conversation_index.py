@@ -27,26 +27,26 @@ from lamina.conversations.addresses import Group, name_page
 from lamina.conversations.recognise import (
     Recognised,
     choose_state,
+    is_named,
     name_left,
     part_from_hidden,
     recognise,
+    recognise_named,
 )
-from lamina.conversations.record_writer import RecordWriter
-from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
+from lamina.conversations.shelf import forget_lost_text
 from lamina.conversations.store import ConversationState, KeptConversation, find_title
 from lamina.core.epochs import SYSTEM_CHANGED, TOOLS_CHANGED
-from lamina.core.values import Cut
-from lamina.dialects.memos import CheckMemo, ParseMemo, StreamMemo
+from lamina.core.values import Cut, Ledger
+from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
-from lamina.dialects.usage import NOTHING_REPORTED
 from lamina.fitting.markers import find_last_block
 from lamina.fitting.policy import Keep
-from lamina.fitting.request import RequestMemo
 from lamina.relay.identity import ClientIdentity
+from lamina.relay.live_conversation import LiveConversation, Opening
 from lamina.relay.request_bodies import RequestBody
-from lamina.relay.sizes import CountedRequest, KnownTrigger
 from lamina.relay.store_access import GatewayStore, StoreGone
-from lamina.relay.turn_memory import MEMORY_BYTES, MOVING
+from lamina.relay.turn_memory import MEMORY_BYTES
 
 LIVE_BYTES = MEMORY_BYTES
 """Bytes of requests whose conversations stay in memory, as many as there are decoded messages of."""
@@ -65,14 +65,16 @@ AnyKey = TypeVar("AnyKey")
 
 _READ_PARTS = attrgetter("parts")
 
-Opening = tuple[Group, bytes]
-"""What was said before the first answer: requests that begin alike are fitted one after the other."""
-
 NAME_DIGITS = 20
 """Hexadecimal digits at the end of a name."""
 
 LEFT_COMPARED = 64
 """Conversations of a client that are compared to find those which it leaves, the ones used last."""
+
+LIKELY_COMPARED = 8
+LEAST_SAME = 2
+"""So many messages of one of the last conversations, and half of all it had, make it likely that a request
+goes on from it."""
 
 
 class ParsedCall(NamedTuple):
@@ -153,6 +155,9 @@ class ConversationIndex:
     ) -> None:
         self._store = store
         self._door = door
+        self.given_ledgers: dict[str, Ledger] = {}
+        """Ledgers of earlier processes, by the names of the conversations that begin with them."""
+
         self.shared = shared
         self._keep = keep
         self._live: OrderedDict[tuple[str, str], LiveConversation] = OrderedDict()
@@ -176,7 +181,7 @@ class ConversationIndex:
             digests = similar.digests
         parsed = dialect.wire.parse(body.request, memo=memo)
         digests = digest_log(parsed.log, digests)
-        opening = (group, digests.opening)
+        opening = _find_opening(group, digests)
         return ParsedCall(workspace, identity, dialect, body.request, opening, parsed, digests, memo, similar)
 
     def lock(self, opening: Opening) -> asyncio.Lock:
@@ -204,6 +209,8 @@ class ConversationIndex:
         if nearest is not None and recognised.relation == "continues":
             conversation = nearest
             conversation.living = None
+            if recognised.shared < len(nearest.digests.chain):  # under its name it loses texts itself
+                left = await self._leave(call, (nearest.name, *self._name_left(call, members)))
             conversation.is_guess = conversation.is_guess and not certain
             shared = conversation.count_answered(recognised.shared)
         else:
@@ -211,8 +218,9 @@ class ConversationIndex:
             left = await self._leave(call, names)
             conversation = await self._begin(call, names)
             conversation.is_guess = not certain
-            if nearest is not None:
-                conversation.compare_with(nearest)
+            likely = nearest or self._find_likely(call)
+            if likely is not None:
+                conversation.compare_with(likely)
         if nearest is not None:
             conversation.state = choose_state(
                 recognised,
@@ -224,6 +232,8 @@ class ConversationIndex:
                 digests=call.digests,
                 dialect=call.dialect,
             )
+        if left and conversation is nearest:
+            conversation.state = forget_lost_text(conversation.state, call.digests)
         if conversation is not nearest:
             conversation.answered_cuts = len(conversation.state.ledger.cuts)
         if conversation is not call.similar:
@@ -264,6 +274,23 @@ class ConversationIndex:
             call.digests, [(other.name, other.state, other.digests) for other in others.values()]
         )
 
+    def _find_likely(self, call: ParsedCall) -> LiveConversation | None:
+        """The conversation that a new one most likely goes on from; None if none is like it.
+
+        A client that changes its first message each time, or drops its oldest ones, begins a conversation
+        anew with each request. Its cache is lost each time, and whoever listens should hear why. Nothing else
+        depends on this: the new conversation has no ledger of the other one.
+        """
+        group, _ = call.opening
+        messages = frozenset(call.digests.digests)
+        last_used = reversed(self._by_group.get(group, {}).values())
+        for other in islice(last_used, LIKELY_COMPARED):
+            earlier = other.digests.digests
+            same = sum(digest in messages for digest in earlier)
+            if other.request is not None and same >= LEAST_SAME and 2 * same >= len(earlier):
+                return other
+        return None
+
     async def _leave(self, call: ParsedCall, names: Iterable[str]) -> list[LiveConversation]:
         """Note for which request the client leaves these conversations."""
         left = await self._load_named(call.workspace, names)
@@ -278,6 +305,7 @@ class ConversationIndex:
             title = find_title(call.parsed.log)
         state = ConversationState(
             door=self._door,
+            ledger=self.given_ledgers.get(call.identity.group.partition(" user:")[0], Ledger()),
             began=int(time()),
             dialect=call.dialect.name,
             group=call.identity.group,
@@ -286,28 +314,28 @@ class ConversationIndex:
             keep=self._keep,
             title=title,
         )
-        name = await self._choose_name(call)
-        return LiveConversation(call.workspace, name, call.opening, state)
+        name, count = await self._choose_name(call)
+        conversation = LiveConversation(call.workspace, name, call.opening, state)
+        conversation.record.skip_to(count)
+        return conversation
 
-    async def _choose_name(self, call: ParsedCall) -> str:
+    async def _choose_name(self, call: ParsedCall) -> tuple[str, int]:
         """A name that tells the client and nothing of the content: `claude-code-5f0c…`. Nobody has it yet.
 
         It is made of the opening, so that it is the same again if the gateway is killed before it has saved
         the conversation. Of several that begin alike the later ones have names by chance, and so have those
-        of which the store cannot say whether they are the first.
+        of which the store cannot say whether they are the first. With it comes how many records it has: of a
+        conversation that was deleted or never saved, they may be written later than its state.
         """
         group, _ = call.opening
         kind = group.client.partition(":")[0] or "chain"
         name = f"{kind}-{name_page(group, call.digests.opening_address)[:NAME_DIGITS]}"
-        is_taken = (group.workspace, name) in self._live
-        if not is_taken:
-            try:
-                is_taken = bool((await self._store.load_head(group.workspace, name)).state)
-            except StoreGone:
-                is_taken = True
-        if is_taken:
-            name = f"{kind}-{token_hex(NAME_DIGITS // 2)}"
-        return name
+        if (group.workspace, name) not in self._live:
+            with suppress(StoreGone):
+                head = await self._store.load_head(group.workspace, name)
+                if not head.state:
+                    return name, head.count
+        return f"{kind}-{token_hex(NAME_DIGITS // 2)}", 0
 
     async def reload(self, conversation: LiveConversation) -> None:
         """Read a conversation again, after another process has changed it."""
@@ -336,6 +364,12 @@ class ConversationIndex:
         if self._size > LIVE_BYTES:
             self.drop_content(conversation)
 
+    def forget_group(self, group: str) -> None:
+        """Drop the conversations that a client names so from memory."""
+        for conversation in list(self._live.values()):
+            if conversation.state.group.partition(" user:")[0] == group:
+                self.forget(conversation)
+
     def drop_content(self, conversation: LiveConversation) -> None:
         """Forget the last request of a conversation, as a restart would."""
         conversation.drop_content()
@@ -360,8 +394,11 @@ class ConversationIndex:
     def _members(self, call: ParsedCall) -> dict[str, LiveConversation]:
         """The conversations in memory that a request may continue or fork, the one used last at the end."""
         group, _ = call.opening
-        addresses = {call.digests.addresses()[0], call.digests.opening_address}
-        shelves = [self._by_address.get((group, address), {}) for address in addresses]
+        if is_named(group.client):
+            shelves = [self._by_group.get(group, {})]
+        else:
+            addresses = {call.digests.addresses()[0], call.digests.opening_address}
+            shelves = [self._by_address.get((group, address), {}) for address in addresses]
         members = sorted(chain.from_iterable(shelf.values() for shelf in shelves), key=attrgetter("last_use"))
         return {member.name: member for member in members}
 
@@ -413,7 +450,7 @@ class ConversationIndex:
         live = live or self._live.get((workspace, stored.name))
         if live is None:
             group = Group(workspace, state.group, state.dialect)
-            live = LiveConversation(workspace, stored.name, (group, state.digests().opening), state)
+            live = LiveConversation(workspace, stored.name, _find_opening(group, state.digests()), state)
             self._touch(live)
         if live.source != stored.source:
             live.accept(stored)
@@ -453,6 +490,13 @@ class ConversationIndex:
         return owner
 
 
+def _find_opening(group: Group, digests: RequestDigests) -> Opening:
+    """What requests begin alike by. All those of one name do."""
+    if is_named(group.client):
+        return group, b""
+    return group, digests.opening
+
+
 def _put_last(
     shelf: dict[AnyKey, dict[str, LiveConversation]], key: AnyKey, conversation: LiveConversation
 ) -> None:
@@ -474,7 +518,11 @@ def _take_out(
 def _recognise(
     members: Mapping[str, LiveConversation], digests: RequestDigests
 ) -> Recognised[LiveConversation]:
-    recognised = recognise(digests, [(member, member.digests) for member in members.values()])
+    candidates = [(member, member.digests) for member in members.values()]
+    if any(is_named(member.group.client) for member in members.values()):
+        recognised = recognise_named(digests, candidates)
+    else:
+        recognised = recognise(digests, candidates)
     if recognised.nearest is None:
         return recognised
     return part_from_hidden(recognised, recognised.nearest.state, digests)
@@ -489,187 +537,3 @@ def _recognise_stored(
     if recognised.nearest is not None:
         return recognised
     return _recognise(members, digests)
-
-
-class LiveConversation:
-    """A conversation that this process has seen, with its last request.
-
-    Everything here but the name can be recovered: from the store, or by decoding and counting once more.
-    """
-
-    def __init__(self, workspace: str, name: str, opening: Opening, state: ConversationState) -> None:
-        self.workspace = workspace
-        self.name = name
-        self.opening = opening
-        self.address: Opening | None = None
-        """What requests find it by in memory."""
-
-        self.last_use = 0
-        self.key = (workspace, name)
-        """What a process knows it by: two workspaces may have the same name."""
-
-        self.lock: asyncio.Lock | None = None
-        """That of its opening, held here so that it lives as long as one of the conversations does."""
-
-        self.state = state
-        self.source = b""
-        """The bytes of the state in the store, b"" before it is saved."""
-
-        self.is_guess = False
-        """Whether it was begun while the store could not be asked, so that it may continue an older one.
-
-        Until that is known, no request finds it in the store.
-        """
-
-        self.living: RequestDigests | None = None
-        """The request that its client has left it for (`find_left`): what that has lost may not stay stored.
-
-        None while it is in use.
-        """
-
-        self.record = RecordWriter()
-        """What happened in it, on its way to the store."""
-
-        self.late_write: asyncio.Future[Any] | None = None
-        """A write of it that took too long, and may still be made."""
-
-        self.digests = NO_DIGESTS
-        self.tools: tuple[dict[str, Any], ...] | None = None
-        """Those of the last request, None if this process has not seen it."""
-
-        self.memo = make_memo()
-        self.spliced_memo: RequestMemo | None = None
-        """The memo of requests that have recalls put back into them; None before there was one."""
-
-        # The last request as it came.
-        self.turns: tuple[Any, ...] = ()
-        self.text_size = 0
-        self.head_bytes = 0
-        self.memory_size = 0
-        """What all of it takes in memory, as it was counted last."""
-
-        # How large the last request was, and how near to a cut.
-        self.tokens = 0
-        self.counted: CountedRequest | None = None
-        """The last request that the gateway counted, if it was sent as it came."""
-
-        self.measured: CountedRequest | None = None
-        """The last request with the tokens that the upstream reported, if it was sent as it came."""
-
-        self.trigger: KnownTrigger | None = None
-        self.is_near = False
-        """Whether the next request may be over the trigger."""
-
-        # The last request that was answered, as it was sent, and what came back. Refused ones warm no cache.
-        self.request: Any = None
-        self.sent_at = 0.0
-        self.reported = NOTHING_REPORTED
-        """What the upstream reported."""
-
-        self.answered_links = 0
-        """How many segments of the client's it had."""
-
-        self.answered_cuts = 0
-        """How many cuts its ledger had."""
-
-    @property
-    def group(self) -> Group:
-        return Group(self.workspace, self.state.group, self.state.dialect)
-
-    def compare_with(self, parent: LiveConversation) -> None:
-        """Take the last request of the conversation that this one was forked from as the one before it.
-
-        An edit makes a fork, and its cache is lost: the two requests tell why.
-        """
-        self.request = parent.request
-        self.sent_at = parent.sent_at
-        self.reported = parent.reported
-
-    def note_answered(self, request: Any, *, sent_at: float, cuts: int) -> None:
-        """The last request was answered: from now on caches hold it."""
-        self.request = request
-        self.sent_at = sent_at
-        self.answered_links = len(self.digests.chain)
-        self.answered_cuts = cuts
-
-    def count_answered(self, shared: int) -> int:
-        """How many of the segments that a request shares with the last one were in one that was answered."""
-        return min(shared, self.answered_links)
-
-    def accept(self, stored: KeptConversation) -> None:
-        """Take over what another process has saved, unless this one has seen a later request."""
-        is_news = stored.source != self.source
-        self.source = stored.source
-        if stored.state.began != self.state.began:  # it was deleted, and somebody has begun it again
-            self.record.begin_anew()
-        self.record.listed |= stored.state.listed
-        saved_digests = stored.state.digests()
-        if self._is_ahead(stored.state, saved_digests):
-            return
-        if is_news:  # the last request was another process's, and what it sent is not known here
-            self.request = None
-            self.reported = NOTHING_REPORTED
-            self.answered_links = len(saved_digests.chain)
-            self.answered_cuts = len(stored.state.ledger.cuts)
-        self.state = stored.state
-        self.digests = saved_digests
-        self.tools = None
-
-    def _is_ahead(self, saved: ConversationState, saved_digests: RequestDigests) -> bool:
-        """Whether the last request here continues the one in the store, under the same ledger.
-
-        That is so after most requests: one that needs no cut is saved some seconds later.
-        """
-        if saved.ledger != self.state.ledger:
-            return False
-        chain = self.digests.chain
-        saved_length = len(saved_digests.chain)
-        if count_shared_links(chain, saved_digests.chain) < saved_length:
-            return False
-        return len(chain) > saved_length or self.state.requests > saved.requests
-
-    def drop_content(self) -> None:
-        """Forget the messages of a request that is too large to stay in memory, as a restart would."""
-        self.digests = self.state.digests()
-        self.memo = make_memo()
-        self.spliced_memo = None
-        self.turns = ()
-        self.counted = None
-        self.measured = None
-        self.request = None
-        self.record.forget_bodies()
-
-    def take_memo(self, *, is_spliced: bool) -> RequestMemo:
-        """The memo for one fit. Another request that comes meanwhile begins with a new one.
-
-        A request with recalls has messages that are not the client's, so it has a memo of its own.
-        """
-        if is_spliced:
-            memo = self.spliced_memo or make_memo()
-            self.spliced_memo = None
-        else:
-            memo = self.memo
-            self.memo = make_memo()
-        return memo
-
-    def give_memo_back(self, memo: RequestMemo, *, is_spliced: bool) -> None:
-        if is_spliced:
-            self.spliced_memo = memo
-        else:
-            self.memo = memo
-
-    def add_records(self, records: Iterable[bytes]) -> None:
-        """Keep records until the next time that the conversation is saved."""
-        for record in records:
-            self.record.add_record(record)
-
-
-def make_memo() -> RequestMemo:
-    """What is remembered of a conversation's last request.
-
-    Messages that came as the same bytes are the same objects here, and nobody changes them in place.
-    """
-    memo = RequestMemo(frozen=True)
-    memo.stream = StreamMemo(is_frozen=True)
-    memo.incoming = CheckMemo(tail=MOVING)
-    return memo

@@ -9,7 +9,7 @@ upstream refuses a request, `sent_calls` may know a remedy.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -78,6 +78,7 @@ class Exchange:
         *,
         connections: Connections,
         listener: AnswerListener | None = None,
+        on_sent: Callable[[SentEvent], None] | None = None,
     ) -> None:
         self._relay = relay
         self._connections = connections
@@ -86,6 +87,7 @@ class Exchange:
         self._trace = trace
         self._record = ExchangeRecord(relay.saver, relay.settings.policy.keep, relay.door.name)
         self._waits_with_comments = listener is None
+        self._on_sent = on_sent
         self._spans = CallSpans(trace)
         self._listeners: list[AnswerListener] = [
             relay.log.answered,
@@ -193,6 +195,8 @@ class Exchange:
         sent = SentEvent(incoming, outgoing, sent_id, began, relay.policies.find_window(incoming, outgoing))
         self._record.sent(sent)
         self._spans.sent(sent)
+        if self._on_sent is not None:
+            self._on_sent(sent)
         return sent
 
     def _send(self, sent: SentEvent) -> UpstreamAnswer:

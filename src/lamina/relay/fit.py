@@ -32,8 +32,9 @@ from lamina.fitting.markers import mark_whole
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, PassedRequest, fit_request
 from lamina.relay.calls import FitBasis, IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
-from lamina.relay.conversation_index import ConversationMatch, LiveConversation, ParsedCall
+from lamina.relay.conversation_index import ConversationMatch, ParsedCall
 from lamina.relay.fit_call import CallFitter
+from lamina.relay.live_conversation import LiveConversation
 from lamina.relay.policies import choose_breakpoints, plans_markers
 from lamina.relay.refusals import Refusal, explain_floor
 from lamina.relay.request_bodies import RequestBody

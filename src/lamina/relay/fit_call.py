@@ -26,8 +26,9 @@ from lamina.errors import LaminaError
 from lamina.fitting.request import Fitted, fit_after_passed, fit_request
 from lamina.relay.calls import FitBasis, OutgoingRequest, UpstreamCall
 from lamina.relay.config import GatewaySettings
-from lamina.relay.conversation_index import ConversationIndex, LiveConversation, make_memo
+from lamina.relay.conversation_index import ConversationIndex
 from lamina.relay.journal import Journal
+from lamina.relay.live_conversation import LiveConversation, make_memo
 from lamina.relay.observers import CallMetrics
 from lamina.relay.policies import RequestPolicies
 from lamina.relay.saving import ConversationSaver

@@ -28,9 +28,10 @@ from lamina.conversations.store import WORKSPACE, decode_state
 from lamina.costs.uncut_requests import AnsweredRequest
 from lamina.errors import LaminaError
 from lamina.fitting.policy import Keep
-from lamina.relay.conversation_index import DOOR, LiveConversation
+from lamina.relay.conversation_index import DOOR
 from lamina.relay.events import AnsweredEvent, SentEvent
 from lamina.relay.journal import Journal
+from lamina.relay.live_conversation import LiveConversation
 from lamina.relay.saving import ConversationSaver
 from lamina.relay.store_access import GatewayStore, StoreGone
 from lamina.relay.upstream_port import ProviderReply

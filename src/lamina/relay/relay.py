@@ -67,7 +67,7 @@ class Relay:
 
         keep = settings.policy.keep
         shared = settings.shares_store or door.shares_store
-        index = ConversationIndex(store, shared=shared, keep=keep, door=door.name)
+        self.index = index = ConversationIndex(store, shared=shared, keep=keep, door=door.name)
         self.saver = ConversationSaver(store, index, metrics)
         self.policies = RequestPolicies(ServedWindows(environment))
         call_fitter = CallFitter(

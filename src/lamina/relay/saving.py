@@ -15,7 +15,8 @@ from typing import Any
 from lamina.conversations.shelf import TRIES, forget_lost_text
 from lamina.conversations.store import ConversationState
 from lamina.errors import Conflict
-from lamina.relay.conversation_index import ConversationIndex, LiveConversation
+from lamina.relay.conversation_index import ConversationIndex
+from lamina.relay.live_conversation import LiveConversation
 from lamina.relay.observers import CallMetrics
 from lamina.relay.store_access import LAST_TRY, GatewayStore, StoreGone
 from lamina.stores.paging import retry_conflicts

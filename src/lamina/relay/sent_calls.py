@@ -41,8 +41,8 @@ from lamina.errors import BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.request import Fitted
 from lamina.fitting.server_reports import record_unbound
 from lamina.relay.calls import FitBasis, OutgoingRequest, UpstreamCall
-from lamina.relay.conversation_index import LiveConversation
 from lamina.relay.fit_call import CallFitter
+from lamina.relay.live_conversation import LiveConversation
 from lamina.relay.refusals import Refusal, explain_unfit
 from lamina.relay.sizes import CountedRequest
 from lamina.relay.store_access import GatewayStore, StoreGone

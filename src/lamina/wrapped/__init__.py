@@ -1,8 +1,8 @@
-"""`lamina.wrap`: a client of an official SDK whose every request is fitted. Start reading in `client`.
+"""`lamina.wrap` and `lamina.transport`: clients whose every request is fitted. Start reading in `client`.
 
-`sdk_calls` with `steps` makes each call. What is remembered between two calls is in `lamina.conversations`.
-
-`transport` does the same for whatever sends over httpx: its calls go through a relay `in_process`.
+A relay `in_process` makes each call. `transport` gives it what an HTTP client sends. `sdk_transports` puts it
+in front of the transports that an SDK has, for the `sdk_calls` of wrapped clients; `boto` does the same for
+AWS's client.
 """
 
 from lamina.conversations.events import CutEvent, MissEvent, RepairEvent

@@ -9,8 +9,10 @@ long all the same, the request is cut deeper and sent once more. From the first 
 recall tool, which is answered inside the call. Everything else is the client's own: answers, streams, errors
 and attributes.
 
-Clients are recognised by their shape, so no SDK is imported here. Endpoints that lamina has no dialect for
-are passed on untouched. `lamina.wrapped.sdk_calls` has the call itself.
+The SDK sends with an HTTP client of its own. `wrap` puts a relay in front of that one's transport, which is
+asleep but for the calls of wrapped clients (`lamina.wrapped.sdk_calls`): the client that was given stays what
+it was. Clients are recognised by their shape, so no SDK is imported here. Endpoints that lamina has no
+dialect for are passed on untouched.
 """
 
 from __future__ import annotations
@@ -21,18 +23,16 @@ from itertools import product
 from os import PathLike
 from typing import Any, Self, TypeVar, cast
 
-from lamina.conversations.conversations import Conversations
 from lamina.conversations.events import CutEvent, Listeners, MissEvent, RepairEvent
-from lamina.conversations.pending_call import PendingCall
 from lamina.core.ledger import load_ledger
 from lamina.core.values import Budget, Ledger
-from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.fitting.fitted import Fitted
-from lamina.fitting.policy import Keep, Policy, choose_policy
+from lamina.fitting.policy import Policy, choose_policy
 from lamina.stores.port import Store
-from lamina.wrapped.sdk_calls import fit_calls
+from lamina.wrapped.in_process import InProcessRelay
+from lamina.wrapped.sdk_calls import ClientCalls, relay_calls
+from lamina.wrapped.sdk_transports import put_in_front
 
 C = TypeVar("C")
 
@@ -63,12 +63,10 @@ def wrap(
             hint="pass a client of an official SDK; or call fit_request before your own call",
         )
     chosen_policy = choose_policy(policy, budget=budget, place="wrap")
-    conversations = Conversations(
-        chosen_policy,
-        listeners=Listeners(on_cut=on_cut, on_repair=on_repair, on_miss=on_miss),
-        store=_open_store(store, key, chosen_policy.keep),
-    )
-    return cast("C", Wrapped(client, conversations))
+    listeners = Listeners(on_cut=on_cut, on_repair=on_repair, on_miss=on_miss)
+    relay = InProcessRelay(chosen_policy, store=store, key=key, listeners=listeners)
+    put_in_front(client)
+    return cast("C", Wrapped(client, ClientCalls(relay, sign=getattr(client, "_prepare_request", None))))
 
 
 def conversation(client: C, name: str, *, ledger: Ledger | None = None) -> C:
@@ -96,17 +94,6 @@ def _unwrap(client: Any) -> Wrapped:
     return client
 
 
-def _open_store(store: Store | str | PathLike[str] | None, key: Any, keep: Keep) -> Any:
-    """The store of the conversations. It is opened when it is first used."""
-    if store is None:
-        if key is not None:
-            raise BadInput("a key without a store", place="wrap", hint='give store="chats.db", too')
-        return None
-    from lamina.conversations.conversation_store import ConversationStore  # noqa: PLC0415 - few clients have one
-
-    return ConversationStore(store, key=key, keep=keep)
-
-
 class Wrapped:
     """A client of an SDK, or a part of one (`client.messages`), whose endpoints fit their requests.
 
@@ -114,8 +101,8 @@ class Wrapped:
     functions of this module, too: `conversation(client, "support-42")`.
     """
 
-    def __init__(self, inner: Any, conversations: Conversations, path: str = "") -> None:
-        vars(self).update(_inner=inner, _conversations=conversations, _path=path)
+    def __init__(self, inner: Any, calls: ClientCalls, path: str = "") -> None:
+        vars(self).update(_inner=inner, _calls=calls, _path=path)
 
     def conversation(self, name: str, *, ledger: Ledger | None = None) -> Wrapped:
         """The same client for one named conversation.
@@ -124,8 +111,9 @@ class Wrapped:
         """
         if not name or type(name) is not str:
             raise BadInput(f"the name is {name!r:.100}", place="conversation", hint="give a text")
-        own_ledger = None if ledger is None else load_ledger(ledger)
-        return Wrapped(self._inner, self._conversations.with_name(name, ledger=own_ledger), self._path)
+        if ledger is not None:
+            self._calls.relay.begin_with(name, load_ledger(ledger))
+        return Wrapped(self._inner, self._calls.with_name(name), self._path)
 
     @property
     def fitted(self) -> Fitted | None:
@@ -135,19 +123,19 @@ class Wrapped:
         only while all its calls belong to one conversation. After that it raises BadInput, since the last
         call may be somebody else's.
         """
-        last: Fitted | None = self._conversations.last_fitted()
+        last: Fitted | None = self._calls.last_fitted()
         return last
 
     def fitted_of(self, answer: Any) -> Fitted:
         """The request that this answer or stream belongs to, as `fit_request` returned it."""
-        call: PendingCall | None = self._conversations.answers.call_of(answer)
-        if call is None:
+        fitted: Fitted | None = self._calls.fitted_of(answer)
+        if fitted is None:
             raise BadInput(
                 f"{type(answer).__name__} is no answer of this client",
                 place="fitted_of",
                 hint="pass the object that the client returned; or use client.conversation(name).fitted",
             )
-        return call.fitted
+        return fitted
 
     def __getattr__(self, name: str) -> Any:
         """The attribute of the client. An endpoint that takes requests fits them first.
@@ -160,17 +148,18 @@ class Wrapped:
         attribute = getattr(self._inner, name)
         path = f"{self._path}.{name}".lstrip(".")
         if path in _ENDPOINTS and callable(attribute):
-            return fit_calls(attribute, self._conversations, _ENDPOINTS[path], path)
+            return relay_calls(attribute, self._calls, path)
         if path in ("copy", "with_options"):
             return partial(self._copy, attribute)
         if path in _ENDPOINT_PARENTS:
-            return Wrapped(attribute, self._conversations, path)
+            return Wrapped(attribute, self._calls, path)
         return attribute
 
     def _copy(self, copy_client: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         copied = copy_client(*arguments, **options)
         if isinstance(copied, type(self._inner)):
-            return Wrapped(copied, self._conversations)
+            put_in_front(copied)
+            return Wrapped(copied, self._calls)
         return copied  # `copy` of an Ollama client copies a model
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -209,35 +198,38 @@ def _has_endpoint(client: Any, path: str) -> bool:
 
 
 _RESOURCES = (
-    ("messages", "anthropic"),
-    ("chat.completions", "openai_chat"),
-    ("responses", "openai_responses"),
+    "messages",
+    "chat.completions",
+    "responses",
     # Last: a client of OpenAI loads hundreds of modules when it is asked for `beta`.
-    ("beta.messages", "anthropic"),
-    ("beta.chat.completions", "openai_chat"),
+    "beta.messages",
+    "beta.chat.completions",
 )
 _METHODS = (
-    ("models.generate_content", "gemini"),
-    ("models.generate_content_stream", "gemini"),
-    ("aio.models.generate_content", "gemini"),
-    ("aio.models.generate_content_stream", "gemini"),
-    ("chat", "ollama"),
-    ("converse", "bedrock_converse"),
-    ("converse_stream", "bedrock_converse"),
+    "models.generate_content",
+    "models.generate_content_stream",
+    "aio.models.generate_content",
+    "aio.models.generate_content_stream",
+    "chat",
+    "converse",
+    "converse_stream",
 )
 
 
-def _list_endpoints() -> dict[str, Dialect]:
-    """The dialect of each endpoint by its path, such as `messages.with_raw_response.create`."""
-    endpoints = {path: DIALECTS[name] for path, name in _METHODS}
+def _list_endpoints() -> tuple[str, ...]:
+    """The path of each endpoint, such as `messages.with_raw_response.create`."""
     responses = ("", ".with_raw_response", ".with_streaming_response")
     methods = ("create", "parse", "stream")
-    for (resource, name), response, method in product(_RESOURCES, responses, methods):
-        endpoints[f"{resource}{response}.{method}"] = DIALECTS[name]
-    return endpoints
+    return (
+        *_METHODS,
+        *(
+            f"{resource}{response}.{method}"
+            for resource, response, method in product(_RESOURCES, responses, methods)
+        ),
+    )
 
 
-def _list_parents(endpoints: dict[str, Dialect]) -> frozenset[str]:
+def _list_parents(endpoints: tuple[str, ...]) -> frozenset[str]:
     """The paths on the way to an endpoint, such as `messages.with_raw_response`."""
     parents: set[str] = set()
     for path in endpoints:

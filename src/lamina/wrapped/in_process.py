@@ -20,7 +20,9 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future, wait
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import partial
+from http import HTTPStatus
 from os import PathLike, fspath
 from threading import Lock, Thread
 from time import monotonic
@@ -39,14 +41,16 @@ from lamina.core.values import Ledger
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, LaminaError
 from lamina.fitting.policy import Policy
-from lamina.fitting.request import Fitted
+from lamina.fitting.recalls import TURN_FIELDS
+from lamina.fitting.request import Fitted, fit_after_passed, fit_request
+from lamina.relay.calls import OutgoingRequest
 from lamina.relay.client_request import ClientHead, ClientRequest
 from lamina.relay.config import GatewaySettings, ProfileName, UpstreamSettings
-from lamina.relay.conversation_index import LiveConversation
-from lamina.relay.events import AnsweredEvent
+from lamina.relay.events import AnsweredEvent, SentEvent
 from lamina.relay.exchange import Exchange, write_refusal
 from lamina.relay.identity import read_header_identity
 from lamina.relay.journal import NoJournal
+from lamina.relay.live_conversation import LiveConversation
 from lamina.relay.observers import NoMetrics
 from lamina.relay.refusals import BrokenOff, Refusal
 from lamina.relay.relay import Door, Relay
@@ -72,6 +76,9 @@ _PROFILES: dict[str, ProfileName] = {
     "ollama": "ollama",
     "bedrock_converse": "bedrock",
 }
+
+_CONVERSATION_FIELDS = (*TURN_FIELDS, "prompt", "previous_response_id", "conversation")
+"""The fields that hold a conversation, or say which one goes on."""
 
 StoreChoice = Store | str | PathLike[str] | None
 
@@ -156,6 +163,51 @@ def _resolve(future: asyncio.Future[Any], outcome: Any, error: BaseException | N
         future.set_result(outcome)
 
 
+class CallOutcome:
+    """One call of a client, and what became of it: the request that was answered, or lamina's own error.
+
+    `name` is the client's own for its conversation. `sign` signs a request that is not the client's any more.
+    """
+
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        on_begun: Callable[[CallOutcome], None] | None = None,
+        sign: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.sign = sign
+        self._on_begun = on_begun
+        self.outgoing: OutgoingRequest | None = None
+        self.policy = Policy()
+        self.error: Exception | None = None
+        self._whole: Fitted | None = None
+
+    def begun(self, outgoing: OutgoingRequest) -> None:
+        """A request is being answered."""
+        self.outgoing = outgoing
+        if self._on_begun is not None:
+            self._on_begun(self)
+
+    @property
+    def fitted(self) -> Fitted | None:
+        """The request as `fit_request` returned it. One that was passed is fitted now: nothing changes."""
+        outgoing = self.outgoing
+        if outgoing is None or outgoing.call is None:
+            return None
+        if outgoing.fitted is not None:
+            return outgoing.fitted
+        if self._whole is None:
+            call = outgoing.call
+            options: dict[str, Any] = {"dialect": call.incoming.dialect, "policy": self.policy}
+            if outgoing.basis.passed is None:
+                self._whole = fit_request(call.request, **options)
+            else:
+                self._whole = fit_after_passed(call.request, outgoing.basis.passed, **options)
+        return self._whole
+
+
 class _Reported(NamedTuple):
     """What listeners heard of a conversation: its last fitted request, and that nothing is cached."""
 
@@ -226,6 +278,7 @@ class ProcessCall:
         body: bytes,
         route: RouteMatch,
         reports: CallReports,
+        outcome: CallOutcome,
     ) -> None:
         self._driver = driver
         self._reports = reports
@@ -234,6 +287,9 @@ class ProcessCall:
         self.headers = headers
         self.body = body
         self.route = route
+        self.outcome = outcome
+        self._outgoing: OutgoingRequest | None = None
+        self._has_begun = False
 
     async def ask(
         self,
@@ -261,6 +317,9 @@ class ProcessCall:
         del joins_body
         if (b"x-lamina-refused", b"1") in headers:
             headers = [*headers, (b"x-should-retry", b"false")]  # OpenAI's and Anthropic's SDKs heed it
+        if status < HTTPStatus.MULTIPLE_CHOICES and self._outgoing is not None:
+            self._has_begun = True
+            self.outcome.begun(self._outgoing)
         self._driver.put(Step(head=(status, headers)))
 
     async def send_body(self, piece: bytes, *, is_last: bool = False) -> None:
@@ -274,6 +333,12 @@ class ProcessCall:
 
     def end(self, error: BaseException | None) -> None:
         self._driver.put(Step(is_end=True, error=error))
+
+    def sent(self, event: SentEvent) -> None:
+        """A request leaves: the client's, or another one after a refusal or a recall."""
+        self._outgoing = event.outgoing
+        if self._has_begun:
+            self.outcome.begun(event.outgoing)
 
     def answered(self, event: AnsweredEvent) -> None:
         """Tell the listeners of the application."""
@@ -317,13 +382,11 @@ class _DrivenReply:
 class InProcessRelay:
     """The relay of one client, with its store. It is opened by its first call."""
 
-    def __init__(
-        self, policy: Policy, *, store: StoreChoice, key: Any, listeners: Listeners, name: str = "wrap"
-    ) -> None:
+    def __init__(self, policy: Policy, *, store: StoreChoice, key: Any, listeners: Listeners) -> None:
         if key is not None and not isinstance(store, str | PathLike):
             hint = "seal it yourself: Sealed(store, key); or give an address"
             if store is None:
-                raise BadInput("a key without a store", place=name, hint='give store="chats.db", too')
+                raise BadInput("a key without a store", place="wrap", hint='give store="chats.db", too')
             raise BadInput("a store that is open takes no key", place="key", hint=hint)
         self.policy = policy
         self.reports = CallReports(listeners)
@@ -341,7 +404,7 @@ class InProcessRelay:
         self._settings = settings
         self._open_store = partial(_open_given, store, key)
         self._begin_process()
-        self._door = Door(name, shares_store=self._has_store, is_strict=True)
+        self._door = Door("wrap", shares_store=self._has_store, is_strict=True)
         self._upstreams: dict[tuple[str, str], Upstream] = {}
 
     def _begin_process(self) -> None:
@@ -357,6 +420,15 @@ class InProcessRelay:
         if self._process != os.getpid():
             self._begin_process()
         return run_in_relay(self._run(call))
+
+    def begin_with(self, name: str, ledger: Ledger) -> None:
+        """Begin the conversations of this name with a ledger. Nothing else is remembered of them."""
+        run_in_relay(self._begin_with(f"name:{name}", ledger)).result()
+
+    async def _begin_with(self, group: str, ledger: Ledger) -> None:
+        relay = await self._open()
+        relay.index.given_ledgers[group] = ledger
+        relay.index.forget_group(group)
 
     async def _open(self) -> Relay:
         await self._store.open()
@@ -379,11 +451,15 @@ class InProcessRelay:
 
     async def _answer(self, call: ProcessCall) -> None:
         dialect = DIALECTS[call.route.dialect]
+        call.outcome.policy = self.policy
         trace = CallTrace()  # of a request that is refused before its model is known
         writer = AnswerWriter(call, trace)
         try:
             relay = await self._open()
             body = relay.decode(call.body, WORKSPACE)
+            if not any(body.request.get(name) for name in _CONVERSATION_FIELDS):
+                await self._pass(relay, call, writer)
+                return
             model = call.route.model or body.model
             if self.policy.own_budget is None:
                 self.policy.find_budget(model, dialect=dialect.name)  # raises if nobody knows its window
@@ -391,18 +467,38 @@ class InProcessRelay:
             writer = AnswerWriter(call, trace)
             await self._exchange(relay, call, writer, body, trace)
         except Refusal as refusal:
+            call.outcome.error = refusal.error
             await self._refuse(writer, refusal, dialect.name)
         except LaminaError as error:
+            call.outcome.error = error
             await self._refuse(writer, Refusal(400, str(error)), dialect.name)
+        except BaseException as error:
+            trace.end(type(error).__name__)
+            raise
         finally:
             trace.end()
+
+    async def _pass(self, relay: Relay, call: ProcessCall, writer: AnswerWriter) -> None:
+        """Send a request that says nothing and continues nothing as it is.
+
+        Ollama loads a model when it gets one. The other APIs refuse it with their own error.
+        """
+        head = self._read_head(call)
+        exchange = Exchange(relay, head, writer, CallTrace(), connections=call, listener=call.answered)
+        await exchange.pass_through(call.body)
 
     async def _exchange(
         self, relay: Relay, call: ProcessCall, writer: AnswerWriter, body: Any, trace: Any
     ) -> None:
         try:
             exchange = Exchange(
-                relay, self._read_head(call), writer, trace, connections=call, listener=call.answered
+                relay,
+                self._read_head(call),
+                writer,
+                trace,
+                connections=call,
+                listener=call.answered,
+                on_sent=call.sent,
             )
             await exchange.answer(body)
         finally:
@@ -468,6 +564,16 @@ class InProcessRelay:
             upstream = Upstream(origin.partition("://")[2], settings)
             self._upstreams[origin, dialect] = upstream
         return upstream
+
+
+class RunningCall(NamedTuple):
+    """The call of a wrapped client that runs in this context."""
+
+    relay: InProcessRelay
+    outcome: CallOutcome
+
+
+running_call: ContextVar[RunningCall | None] = ContextVar("lamina_running_call", default=None)
 
 
 @asynccontextmanager

@@ -26,6 +26,7 @@ from lamina.relay.routes import RouteMatch, match_route
 from lamina.stores.port import Store
 from lamina.wrapped.in_process import (
     BrokenAnswer,
+    CallOutcome,
     InProcessRelay,
     ProcessCall,
     Received,
@@ -68,9 +69,7 @@ def transport(
         raise BadInput(f"{type(inner).__name__} is no transport", place="transport", hint=hint)
     listeners = Listeners(on_cut=on_cut, on_repair=on_repair, on_miss=on_miss)
     chosen_policy = choose_policy(policy, budget=budget, place="transport")
-    return FittingTransport(
-        inner, InProcessRelay(chosen_policy, store=store, key=key, listeners=listeners, name="wrap")
-    )
+    return FittingTransport(inner, InProcessRelay(chosen_policy, store=store, key=key, listeners=listeners))
 
 
 class FittingTransport:
@@ -84,27 +83,17 @@ class FittingTransport:
 
     def handle_request(self, request: Any) -> Any:
         """Answer a request of a sync client."""
-        http = _HttpModule.of(request)
         inner = self._inner or self._sync_default
         if inner is None:
-            inner = self._sync_default = http.module.HTTPTransport()
-        route = _find_route(request)
-        if route is None:
-            return inner.handle_request(request)
-        request.read()
-        return _SyncDriver(http, inner, request).answer(self._relay, route)
+            inner = self._sync_default = HttpModule.of(request).module.HTTPTransport()
+        return answer_request(self._relay, inner, request, CallOutcome())
 
     async def handle_async_request(self, request: Any) -> Any:
         """Answer a request of an async client."""
-        http = _HttpModule.of(request)
         inner = self._inner or self._async_default
         if inner is None:
-            inner = self._async_default = http.module.AsyncHTTPTransport()
-        route = _find_route(request)
-        if route is None:
-            return await inner.handle_async_request(request)
-        await request.aread()
-        return await _AsyncDriver(http, inner, request).answer(self._relay, route)
+            inner = self._async_default = HttpModule.of(request).module.AsyncHTTPTransport()
+        return await answer_async_request(self._relay, inner, request, CallOutcome())
 
     def close(self) -> None:
         """Close the store, and the transport behind this one."""
@@ -133,8 +122,31 @@ class FittingTransport:
         await self.aclose()
 
 
-def _find_route(request: Any) -> RouteMatch | None:
-    """The API that a request is for; None if it is not fitted: a list of models, a file, a count."""
+def answer_request(relay: InProcessRelay, inner: Any, request: Any, outcome: CallOutcome) -> Any:
+    """The response to a request of a sync client. What is no call of a model passes."""
+    route = _find_route(request, outcome)
+    if route is None:
+        return inner.handle_request(request)
+    request.read()
+    return SyncDriver(HttpModule.of(request), inner, request).answer(relay, route, outcome)
+
+
+async def answer_async_request(relay: InProcessRelay, inner: Any, request: Any, outcome: CallOutcome) -> Any:
+    """The response to a request of an async client. What is no call of a model passes."""
+    route = _find_route(request, outcome)
+    if route is None:
+        return await inner.handle_async_request(request)
+    await request.aread()
+    return await _AsyncDriver(HttpModule.of(request), inner, request).answer(relay, route, outcome)
+
+
+def _find_route(request: Any, outcome: CallOutcome) -> RouteMatch | None:
+    """The API that a request is for; None if it is not fitted: a list of models, a file, a count.
+
+    Nor is what AWS's signature protects, unless somebody can sign it anew.
+    """
+    if outcome.sign is None and request.headers.get("authorization", "").startswith("AWS4-"):
+        return None
     if lower_ascii(request.headers.get("x-lamina", "")) == "off" or "content-encoding" in request.headers:
         return None
     route = match_route(request.method, request.url.path)
@@ -143,7 +155,7 @@ def _find_route(request: Any) -> RouteMatch | None:
     return route
 
 
-class _HttpModule(NamedTuple):
+class HttpModule(NamedTuple):
     """httpx, or httpx2: the module of a request, with the streams that its responses need."""
 
     module: Any
@@ -151,16 +163,16 @@ class _HttpModule(NamedTuple):
     async_body: Any
 
     @staticmethod
-    def of(request: Any) -> _HttpModule:
+    def of(request: Any) -> HttpModule:
         return _describe_module(type(request).__module__.partition(".")[0])
 
 
 @cache
-def _describe_module(name: str) -> _HttpModule:
+def _describe_module(name: str) -> HttpModule:
     module: Any = sys.modules[name]
 
     class SyncBody(module.SyncByteStream):  # type: ignore[misc]
-        def __init__(self, driver: _SyncDriver) -> None:
+        def __init__(self, driver: SyncDriver) -> None:
             self._driver = driver
 
         def __iter__(self) -> Iterator[bytes]:
@@ -185,13 +197,13 @@ def _describe_module(name: str) -> _HttpModule:
         def __del__(self) -> None:
             self._driver.abandon()
 
-    return _HttpModule(module, SyncBody, AsyncBody)
+    return HttpModule(module, SyncBody, AsyncBody)
 
 
 class _Driver:
     """The client's side of one call. What is opened here is closed here."""
 
-    def __init__(self, http: _HttpModule, inner: Any, request: Any) -> None:
+    def __init__(self, http: HttpModule, inner: Any, request: Any) -> None:
         self._http = http
         self._inner = inner
         self._request = request
@@ -199,22 +211,31 @@ class _Driver:
         self._pieces: Any = None
         self._error: Exception | None = None
         self._task: Any = None
+        self._sign: Callable[[Any], Any] | None = None
         self._tail = b""
         self._has_ended = False
 
-    def _begin(self, relay: InProcessRelay, route: RouteMatch) -> None:
-        request = self._request
-        url = request.url
+    def _begin(self, relay: InProcessRelay, route: RouteMatch, outcome: CallOutcome) -> None:
+        self._sign = outcome.sign
+        origin, target = self._read_address()
+        own: list[tuple[bytes, bytes]] = []
+        if outcome.name:
+            own = [(b"x-lamina-conversation", outcome.name.encode())]
         call = ProcessCall(
             self,  # type: ignore[arg-type]
-            origin=f"{url.scheme}://{url.netloc.decode('ascii')}",
-            target=url.raw_path,
-            headers=[(name.lower(), value) for name, value in request.headers.raw],
-            body=request.content,
+            origin=origin,
+            target=target,
+            headers=[*own, *((name.lower(), value) for name, value in self._request.headers.raw)],
+            body=self._request.content,
             route=route,
             reports=relay.reports,
+            outcome=outcome,
         )
         self._task = relay.start(call)
+
+    def _read_address(self) -> tuple[str, bytes]:
+        url = self._request.url
+        return f"{url.scheme}://{url.netloc.decode('ascii')}", url.raw_path
 
     def abandon(self) -> None:
         """Nobody holds the response any more, and nobody has closed it."""
@@ -278,16 +299,16 @@ def _is_stream(response: Any) -> bool:
     return lower_ascii(str(response.headers.get("content-type", ""))).startswith(_STREAMS)
 
 
-class _SyncDriver(_Driver):
+class SyncDriver(_Driver):
     """Does the steps of a call in the thread that called."""
 
-    def __init__(self, http: _HttpModule, inner: Any, request: Any) -> None:
+    def __init__(self, http: HttpModule, inner: Any, request: Any) -> None:
         super().__init__(http, inner, request)
         self._steps: SimpleQueue[Step] = SimpleQueue()
         self.put = self._steps.put
 
-    def answer(self, relay: InProcessRelay, route: RouteMatch) -> Any:
-        self._begin(relay, route)
+    def answer(self, relay: InProcessRelay, route: RouteMatch, outcome: CallOutcome) -> Any:
+        self._begin(relay, route, outcome)
         try:
             step = self._advance()
         except BaseException:
@@ -316,7 +337,10 @@ class _SyncDriver(_Driver):
     def send(self, sending: Sending) -> Received:
         """Send a request with the client's own transport."""
         self._close_response()
-        response = self._inner.handle_request(self._make_request(sending))
+        request = self._make_request(sending)
+        if self._sign is not None and request is not self._request:
+            self._sign(request)
+        response = self._inner.handle_request(request)
         self._response = response
         self._pieces = iter(response.stream)
         if _is_stream(response):
@@ -362,7 +386,7 @@ class _SyncDriver(_Driver):
 class _AsyncDriver(_Driver):
     """Does the steps of a call in the event loop that called."""
 
-    def __init__(self, http: _HttpModule, inner: Any, request: Any) -> None:
+    def __init__(self, http: HttpModule, inner: Any, request: Any) -> None:
         super().__init__(http, inner, request)
         self._loop = asyncio.get_running_loop()
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
@@ -372,8 +396,8 @@ class _AsyncDriver(_Driver):
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._steps.put_nowait, step)
 
-    async def answer(self, relay: InProcessRelay, route: RouteMatch) -> Any:
-        self._begin(relay, route)
+    async def answer(self, relay: InProcessRelay, route: RouteMatch, outcome: CallOutcome) -> Any:
+        self._begin(relay, route, outcome)
         try:
             step = await self._advance()
         except BaseException:
@@ -402,7 +426,10 @@ class _AsyncDriver(_Driver):
     async def send(self, sending: Sending) -> Received:
         """Send a request with the client's own transport."""
         await self._close_response()
-        response = await self._inner.handle_async_request(self._make_request(sending))
+        request = self._make_request(sending)
+        if self._sign is not None and request is not self._request:
+            await self._sign(request)
+        response = await self._inner.handle_async_request(request)
         self._response = response
         self._pieces = aiter(response.stream)
         if _is_stream(response):
