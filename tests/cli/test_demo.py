@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lamina.cli import demo
 from lamina.cli.recording import make_recording, split_calls
+from lamina.cli.text_picture import HEIGHT, WIDTH, draw_session
 from lamina.dialects import DIALECTS
 from tests.cli.running import Ran, run
 
@@ -84,7 +87,7 @@ def test_each_policy_has_a_sentence_with_its_money_and_lamina_loses_nothing(
     arguments: tuple[str, ...],
 ) -> None:
     lines = output(*arguments).splitlines()
-    assert len(lines) <= 25
+    assert len(lines) <= 36
     assert max(map(len, lines)) <= 80
     costs = output(*arguments).partition("What the session cost")[2].splitlines()
     for policy, title in demo.TITLES.items():
@@ -148,3 +151,27 @@ def test_the_example_cuts_and_goes_on(capsys: pytest.CaptureFixture[str]) -> Non
     assert len(printed) == 12
     assert any(line.endswith(", cut") for line in printed)
     assert all(number(line.split()[2]) <= 5_500 for line in printed)
+
+
+def test_the_demo_ends_with_the_picture_of_the_session() -> None:
+    """Bars under the line of what everything would have been, and a mark for each cut."""
+    lines = output().splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("What was sent of each request"))
+    *bars, marks = lines[start + 2 : start + 2 + HEIGHT + 1]
+    assert "tokens without lamina" in bars[0]
+    assert all(len(bar.split(" tokens")[0]) <= WIDTH + 12 for bar in bars)
+    assert marks.count("✂") == int(lines[start].split(", ")[1].split(" ")[0])
+    assert "without lamina" not in output("--window", "1000000")
+
+
+@given(st.lists(st.integers(1, 90_000), min_size=1, max_size=300), st.data())
+def test_a_picture_has_every_cut_and_no_line_through_a_bar(sent: list[int], data: st.DataObject) -> None:
+    whole = [tokens + data.draw(st.integers(0, 50_000)) for tokens in sent]
+    cuts = data.draw(st.sets(st.integers(0, len(sent) - 1), max_size=4))
+    *bars, marks = draw_session(sent, whole, sorted(cuts))
+    assert len(bars) == HEIGHT
+    assert bool(cuts) == ("✂" in marks)
+    columns = [bar.ljust(2 + WIDTH)[2 : 2 + WIDTH] for bar in bars[1:]]
+    for column in zip(*columns, strict=True):
+        assert "".join(column).count("-") <= 1
+        assert "-" not in "".join(column).lstrip(" -")

@@ -58,7 +58,7 @@ profile = "openai"
 """
 
 
-_BESIDES = ("what the model sees: ", "what the model saw: ", "requests ", "about ")
+_BESIDES = ("what the model sees: ", "what it saved, as a picture, ", "requests ", "about ")
 """How lines begin that are not about what happened: where the inspector is, and when cuts are made."""
 
 

@@ -17,11 +17,12 @@ from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState
 from lamina.dialects import Usage
 from lamina.inspector import Inspector, Sessions
-from lamina.inspector.answers import find_diagnosis, show_body, show_raw_answer
+from lamina.inspector.answers import show_body, show_raw_answer
 from lamina.inspector.comparisons import compare_requests, compare_words
 from lamina.inspector.recorded_sessions import RecordedSession, summarise_sent
 from lamina.inspector.request_views import show_request
 from lamina.inspector.sent_conversations import SentConversation
+from lamina.inspector.sessions import Relatives
 from lamina.inspector.views import show_session
 from tests.conversations.recorded_talk import MODELS, WORKSPACE, RecordedTalk, StoreAsker, write_long_talk
 from tests.conversations.truth import open_inspector
@@ -86,7 +87,7 @@ def test_an_answer_has_text_thinking_and_calls_and_its_raw_bytes() -> None:
     assert json.loads(answer["parts"][2]["text"]) == {"number": 7}
     assert (answer["status"], answer["first"], answer["last"]) == (200, 0.25, 1.5)
     assert answer["headers"] == {"request-id": "req_1"}
-    assert "tools_changed" in answer["diagnosis"]
+    assert answer["diagnosis"] == "tools_changed"
     raw = show_raw_answer(inspector, session_id, 0)
     assert json.loads(raw["text"]) == message
 
@@ -98,24 +99,6 @@ def test_an_error_is_shown_as_it_came() -> None:
     assert shown["answer"]["parts"] == [{"sort": "raw", "name": "", "text": body.decode()}]
     assert "529" in shown["call"]["refusal"]
     assert show_session(inspector, session_id)["totals"]["refused"] == 1
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ([{"diagnostics": {"cache_miss_reason": "system_changed"}}], "system_changed"),
-        ([{"type": "message_start", "message": {"diagnostics": {"cache_miss_reason": "x"}}}], "x"),
-        ([{"response": {"prompt_cache_diagnostics": {"cache_miss": {"reason": "tools_changed"}}}}], "tools"),
-        ([{"diagnostics": {"cache_miss_reason": None}}], None),
-        (["a text", {"diagnostics": []}], None),
-    ],
-)
-def test_the_diagnosis_of_a_provider_is_found(values: list[Any], words: str | None) -> None:
-    diagnosis = find_diagnosis(values)
-    if words is None:
-        assert diagnosis is None
-    else:
-        assert words in (diagnosis or "")
 
 
 # The cause of a lost cache never contradicts what was reported.
@@ -155,6 +138,7 @@ def open_calls(
                 headers={"request-id": "req_1"},
                 content_type="application/json",
                 usage=reported,
+                provider_cause="tools_changed",
             ),
             body=answer,
         )
@@ -170,8 +154,8 @@ def open_calls(
         def complete(self, summaries: Any) -> list[Any]:
             return list(summaries)
 
-        def children(self, _: Any) -> list[Any]:
-            return []
+        def list_relatives(self, _: Any) -> Relatives:
+            return Relatives()
 
     return Inspector(OneSession()), session.summary.id
 

@@ -14,6 +14,7 @@ from lamina.caches import rules_for
 from lamina.cli.output import emit, paint, progress
 from lamina.cli.parser import add_json, seed_number, window_size
 from lamina.cli.recording import MODEL, make_recording, split_calls
+from lamina.cli.text_picture import draw_session
 from lamina.core.text.clipping import count_units
 from lamina.core.values import Budget, Ledger
 from lamina.core.wording import text_of
@@ -47,7 +48,7 @@ RUNBOOK = "# Runbook\n\n" + "\n\n".join(
 """The file that the agent reads first. The question at the end is about one line of it."""
 
 _AVERAGE = """\
-On average over seeds 1 to 20, lamina costs 1.11 times as much as the sliding
+On average over seeds 1 to 20, lamina costs 1.12 times as much as the sliding
 window. It loses no needed name; the sliding window loses 23 of 240."""
 """A test that takes a minute measures these figures."""
 
@@ -113,6 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print_question(question, arguments)
         _print_costs(account)
+        _print_picture(account)
         _print_next(arguments)
     return 0
 
@@ -244,6 +246,19 @@ def _print_costs(account: ReplayAccount) -> None:
         print(line)
 
 
+def _print_picture(account: ReplayAccount) -> None:
+    """The session as lamina sent it, under the line of what everything would have been."""
+    points = {outcome.policy: outcome.points for outcome in account.outcomes}
+    own_points = points[OWN]
+    cuts = [number for number, point in enumerate(own_points) if point.cut]
+    if not cuts:
+        return
+    print(f"\nWhat was sent of each request with lamina, {count_units(len(cuts), 'cuts')}:\n")
+    sent = [point.tokens for point in own_points]
+    whole = [point.tokens for point in points["none"]]
+    print("\n".join(draw_session(sent, whole, cuts)))
+
+
 def _describe_total(total: Total) -> str:
     """What a policy did to the session, in a sentence: refused, nothing, or cuts and what is missing."""
     if total.refused:
@@ -266,4 +281,4 @@ def _print_next(arguments: argparse.Namespace) -> None:
     if (arguments.seed, arguments.window) == (SEED, WINDOW):
         print(f"{_AVERAGE}\n")
     print("What did your own sessions cost?   lamina cost ~/.claude/projects")
-    print("What does a model see?             lamina inspect --demo --open")
+    print("The same picture of a session?     lamina inspect --demo --open")

@@ -135,7 +135,7 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
     _print_account(account, command[0])
     inspector = find_inspector(settings, "", command[0])
     if account.calls and inspector:
-        tell(f"lamina: what the model saw: {inspector}")
+        tell(f"lamina: what it saved, as a picture, and what the model saw: {inspector}")
     return code
 
 

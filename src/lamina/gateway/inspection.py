@@ -147,7 +147,9 @@ class PageServer:
         self._inspector = inspector
         self._settings = GatewaySettings(host=host, tokens=tokens)
         try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            family = socket.AF_INET
+            if ":" in host:
+                family = socket.AF_INET6
             self._listener = socket.create_server((host, port), family=family)
         except OSError as error:
             raise BadInput(

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-import msgspec
-
-from lamina.conversations.answer_bodies import read_answer_text, read_values, unpack_answer
+from lamina.conversations.answer_bodies import read_answer_text
 from lamina.conversations.costs import is_refused
 from lamina.conversations.record import RecordedCall
 from lamina.core.values import Part, Segment, Text, Thinking, ToolCall
@@ -22,9 +19,6 @@ LONGEST_ANSWER = 400_000
 
 KEEP_ALL = 'with policy.keep = "all", requests and answers are stored as they went'
 """What to do if a store does not have the texts."""
-
-_DIAGNOSES = (("diagnostics", "cache_miss_reason"), ("prompt_cache_diagnostics", "cache_miss"))
-"""Where the APIs of Anthropic and OpenAI say themselves why a cache missed, if the client asked them to."""
 
 
 def show_body(inspector: Inspector, session_id: str, number: int) -> Json:
@@ -61,13 +55,11 @@ def show_answer(opened: SentSession, number: int) -> Json | None:
     body = sent.record.answer_body(call)
     parts: list[Json] = []
     problem = ""
-    diagnosis = None
     if body is not None:
         try:
             parts = list(_read_parts(sent, call, read_answer_text(body, answer)))
         except LaminaError as error:
             problem = str(error)
-        diagnosis = find_diagnosis(read_values(unpack_answer(body, answer.encoding) or b""))
     return {
         "status": opened.calls[number].status,
         "error": answer.error,
@@ -75,15 +67,11 @@ def show_answer(opened: SentSession, number: int) -> Json | None:
         "stop": list(answer.stop),
         "first": answer.first,
         "last": answer.last,
-        "recalled": answer.recalled,
         "headers": dict(answer.headers),
-        "content_type": answer.content_type,
-        "size": answer.size,
         "is_kept": body is not None,
         "parts": parts,
-        "text": "\n".join(part["text"] for part in parts)[:LONGEST_ANSWER],
         "problem": problem,
-        "diagnosis": diagnosis,
+        "diagnosis": answer.provider_cause,
     }
 
 
@@ -122,28 +110,3 @@ def _show_part(part: Part) -> Json:
             return {"sort": "call", "name": name, "text": arguments[:LONGEST_ANSWER]}
         case _:
             return {"sort": "other", "name": type(part).__name__.lower(), "text": join_texts((part,))}
-
-
-def find_diagnosis(values: Sequence[Any]) -> str | None:
-    """What the provider itself said of the cache, as JSON; None if it said nothing.
-
-    It stands in the answer, or in the event that begins or ends a stream.
-    """
-    for value in values:
-        if not isinstance(value, dict):
-            continue
-        for holder in (value, value.get("message"), value.get("response")):
-            report = _find_report(holder)
-            if report is not None:
-                return msgspec.json.encode(report).decode()
-    return None
-
-
-def _find_report(answer: Any) -> dict[str, Any] | None:
-    if not isinstance(answer, dict):
-        return None
-    for field, reason in _DIAGNOSES:
-        report = answer.get(field)
-        if isinstance(report, dict) and report.get(reason):
-            return report
-    return None

@@ -54,7 +54,7 @@ def compare_requests(inspector: Inspector, session_id: str, before: int, after: 
     if not notes:
         difference = _find_difference(opened, calls, requests, gap)
     answer: Json = msgspec.to_builtins(difference or _NOT_COMPARED)
-    answer["note"] = notes[0] if notes else ""
+    answer["note"] = next(iter(notes), "")
     calls_since = [call for call in opened.calls if before < call.number <= after]
     cuts = [call.cut for call in calls_since if call.cut]
     if cuts:

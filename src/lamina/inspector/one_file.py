@@ -68,7 +68,9 @@ FILE_TYPES = {
 def save_session(inspector: Inspector, session_id: str, *, is_redacted: bool = False) -> str:
     """The page of one session. Raises BadInput if it is not there."""
     inspector.open(session_id)
-    redaction = Redaction() if is_redacted else None
+    redaction = None
+    if is_redacted:
+        redaction = Redaction()
     return write_page(inspector, session=session_id, redaction=redaction)
 
 

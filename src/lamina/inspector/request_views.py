@@ -36,7 +36,6 @@ def show_request(inspector: Inspector, session_id: str, number: int) -> Json:
         rows.append(
             {
                 "ref": str(entry.ref),
-                "key": row.key,
                 "what": row.what,
                 "preview": write_preview(entry.segment),
                 "kind": entry.segment.kind,
@@ -47,8 +46,6 @@ def show_request(inspector: Inspector, session_id: str, number: int) -> Json:
                 "full_tokens": full_tokens.get(str(entry.ref), entry.tokens),
                 "why": row.why,
                 "recall": row.recall,
-                "turn": entry.turn,
-                "step": entry.step,
                 "own": entry.segment.is_own,
             }
         )
@@ -68,9 +65,7 @@ def show_request(inspector: Inspector, session_id: str, number: int) -> Json:
         "tools": manifest.tools,
         "unrecorded": unrecorded,
         "markers": list(_find_markers(opened, request)),
-        "exact": manifest.exact,
         "notes": notes,
-        "cut": msgspec.to_builtins(manifest.cut),
         "answer": show_answer(opened, number),
     }
 

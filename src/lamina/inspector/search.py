@@ -221,7 +221,7 @@ def _show_place(
         "client": summary.source,
         "at": summary.ended,
         "request": request,
-        "ref": None if place.ref is None else str(place.ref),
+        "ref": place.ref,
         "what": describe_segment(place.segment),
         "role": place.segment.role.value,
         "kind": place.segment.kind,

@@ -51,10 +51,10 @@ class SentConversation:
     compacted: frozenset[int] = frozenset()
 
     def __init__(
-        self, name: str, state: ConversationState, record: ConversationRecord, *, version: int | None = None
+        self, name: str, state: ConversationState, record: ConversationRecord, *, version: int = 0
     ) -> None:
         self.name = name
-        self.version = record.count if version is None else version
+        self.version = version
         self.state = state
         self.record = record
         self.calls: tuple[RecordedCall, ...] = tuple(record.calls)

@@ -110,12 +110,11 @@ def _read_calls(sent: SentConversation) -> Iterator[SentCall]:
             idle = _measure_idle(previous, call)
             if loss is not None:
                 loss = _explain_loss(sent, loss, previous, call)
-        shown = SentCall(
+        sent_call = SentCall(
             number=number,
             at=request.at or None,
             idle=idle,
             tokens=count_request_tokens(call),
-            whole=None if row is None else row.whole,
             read=tally.read,
             written=tally.written + tally.written_long,
             uncached=tally.uncached,
@@ -127,14 +126,14 @@ def _read_calls(sent: SentConversation) -> Iterator[SentCall]:
             why=request.why,
             compacted=number in sent.compacted,
         )
-        if usage is not NOTHING_REPORTED:
-            shown = msgspec.structs.replace(shown, reported=usage.input)
+        if usage is not NOTHING_REPORTED and row is not None:
+            sent_call = msgspec.structs.replace(sent_call, reported=usage.input, whole=row.whole)
         if request.cut is not None and request.is_cut:
             cut = request.cut
-            shown = msgspec.structs.replace(
-                shown, cut=cut.reason, cut_lowered=cut.lowered, cut_number=cut.number
+            sent_call = msgspec.structs.replace(
+                sent_call, cut=cut.reason, cut_lowered=cut.lowered, cut_number=cut.number
             )
-        yield _add_answer(shown, call, sent)
+        yield _add_answer(sent_call, call, sent)
         previous = call
 
 
@@ -175,20 +174,21 @@ def _explain_loss(
     return explain_by_bytes(loss, difference)
 
 
-def _add_answer(shown: SentCall, call: RecordedCall, sent: SentConversation) -> SentCall:
+def _add_answer(sent_call: SentCall, call: RecordedCall, sent: SentConversation) -> SentCall:
     """The request with what is known of its answer."""
     answer = call.answer
     if answer is None:
-        return msgspec.structs.replace(shown, is_open=True, refusal=IN_FLIGHT)
+        return msgspec.structs.replace(sent_call, is_open=True, refusal=IN_FLIGHT)
+    if not sent.is_log:  # a log does not have it
+        sent_call = msgspec.structs.replace(sent_call, status=answer.status)
     refusal = ""
     calls = ""
     if is_refused(call):
         refusal = answer.error or f"the answer had the status {answer.status}"
-    elif shown.number >= len(sent.calls) - MOST_ANSWERS:
+    elif sent_call.number >= len(sent.calls) - MOST_ANSWERS:
         calls = _name_call(sent, call)
     return msgspec.structs.replace(
-        shown,
-        status=0 if sent.is_log else answer.status,
+        sent_call,
         recalled=answer.recalled,
         refusal=refusal,
         calls=calls,

@@ -50,6 +50,14 @@ class TraceSource(Protocol):
         """All traces, as they are now."""
 
 
+class Relatives(msgspec.Struct):
+    """The sessions around one."""
+
+    parents: list[SessionSummary] = []
+    forks: list[SessionSummary] = []
+    agents: list[ListedSession] = []
+
+
 class Sessions:
     """All sessions of some sources. They are read when first asked for, and again when a file has changed.
 
@@ -130,30 +138,22 @@ class Sessions:
                 without.update(ids[name] for name in bodies if not may_have(bodies[name]))
             yield from (summary for summary in page if summary.id not in without)
 
-    def children(self, session: RecordedSession) -> list[ListedSession]:
-        """The sessions of the sub-agents of a session. What was forked from it is none of them."""
+    def list_relatives(self, session: RecordedSession) -> Relatives:
+        """The session that one is a part of, those in which its client went on, and its sub-agents."""
         with self._lock:
             self._refresh()
-            others = [other for other in self._sessions.values() if not other.summary.is_fork]
-            children = [other for other in others if other.summary.parent == session.summary.name]
-            return [self._complete(child) for child in children]
-
-    def forks(self, session: RecordedSession) -> list[SessionSummary]:
-        """What was forked from a session: its client went on there with another history."""
-        with self._lock:
-            self._refresh()
-            summaries = [other.summary for other in self._sessions.values()]
-            return [each for each in summaries if each.is_fork and each.parent == session.summary.name]
-
-    def parent(self, session: RecordedSession) -> SessionSummary | None:
-        """The session that this one was forked from, or whose sub-agent it is."""
-        with self._lock:
-            self._refresh()
+            relatives = Relatives()
             own = self._sessions.get(session.summary.id)
-            for other in self._sessions.values():
+            for other in list(self._sessions.values()):
                 if own is not None and own.summary.parent == other.summary.name:
-                    return other.summary
-            return None
+                    relatives.parents.append(other.summary)
+                if other.summary.parent != session.summary.name:
+                    continue
+                if other.summary.is_fork:
+                    relatives.forks.append(other.summary)
+                else:
+                    relatives.agents.append(self._complete(other))
+            return relatives
 
     def state(self) -> str:
         """A word that changes whenever a file or a store does: the live page asks for it."""

@@ -8,7 +8,7 @@ command line and a program agree. The other views are in `request_views`, `segme
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,13 +16,12 @@ import msgspec
 
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
-from lamina.core.values import Layer
 from lamina.costs.report import describe_without, find_cost_without
 from lamina.costs.savings import compare_settings
 from lamina.costs.table import RequestTable
 from lamina.errors import BadInput
 from lamina.inspector.last_used import LastUsed
-from lamina.inspector.recorded_sessions import ListedSession, read_known
+from lamina.inspector.recorded_sessions import ListedSession, SessionSummary, read_known
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sent_history import SentHistory
 from lamina.inspector.sent_requests import SentRequestBuild, SentRequests
@@ -104,7 +103,6 @@ def show_sessions(inspector: Inspector, *, rows: int | None = None) -> Json:
         "more": len(summaries) - len(listed),
         "problems": [msgspec.to_builtins(problem) for problem in inspector.sessions.problems()],
         "prices_as_of": AS_OF,
-        "layers": [layer.value for layer in Layer],
     }
 
 
@@ -112,6 +110,7 @@ def show_session(inspector: Inspector, session_id: str) -> Json:
     """One session: every request with its size, its cache and its cost, and what it saved."""
     opened = inspector.open(session_id)
     sent = opened.sent
+    relatives = inspector.sessions.list_relatives(opened.session)
     [summary] = inspector.sessions.complete([opened.session.summary])
     return {
         "session": msgspec.to_builtins(summary),
@@ -121,18 +120,21 @@ def show_session(inspector: Inspector, session_id: str) -> Json:
         "totals": sum_calls(opened),
         "unrecorded": sent.unrecorded,
         "as_sent": not sent.is_log,
-        "relatives": list(_list_relatives(inspector, opened)),
-        "lanes": [_show_lane(child) for child in inspector.sessions.children(opened.session)[:MOST_LANES]],
+        "relatives": [
+            *(_show_relative(each, is_parent=True) for each in relatives.parents[:1]),
+            *(_show_relative(each, is_parent=False) for each in relatives.forks),
+        ],
+        "lanes": [_show_lane(agent) for agent in relatives.agents[:MOST_LANES]],
     }
 
 
-def _list_relatives(inspector: Inspector, opened: SentSession) -> Iterator[Json]:
-    """The session that this one is a part of, and those in which its client went on."""
-    parent = inspector.sessions.parent(opened.session)
-    if parent is not None:
-        yield {"id": parent.id, "name": parent.name, "first_words": parent.first_words, "is_parent": True}
-    for fork in inspector.sessions.forks(opened.session):
-        yield {"id": fork.id, "name": fork.name, "first_words": fork.first_words, "is_parent": False}
+def _show_relative(summary: SessionSummary, *, is_parent: bool) -> Json:
+    return {
+        "id": summary.id,
+        "name": summary.name,
+        "first_words": summary.first_words,
+        "is_parent": is_parent,
+    }
 
 
 def _show_lane(session: ListedSession) -> Json:
@@ -152,7 +154,8 @@ def sum_calls(opened: SentSession) -> Json:
     """The sums of a session. Money is None if no request has a price, and "at least" if some have none.
 
     A request whose answer was not recorded is not part of the money: nobody knows what it took. `without` is
-    what the same would have cost without lamina, and `without_words` says so, or why it is not known.
+    what the same would have cost without lamina, and `without_words` says so, or why it is not known. `could`
+    is what the log of a client would have cost with `lamina run`. `largest` is without what is not recorded.
     """
     calls = opened.calls
     table = opened.sent.table
@@ -181,7 +184,7 @@ def sum_calls(opened: SentSession) -> Json:
         "lost": sum(call.loss is not None and not call.loss.is_cut for call in calls),
         "refused": sum(call.is_refused for call in calls),
         "open": sum(call.is_open for call in calls),
-        "largest": max((call.tokens for call in calls), default=0),
+        "largest": max(call.tokens for call in calls) - opened.sent.unrecorded,
         "opens_at": find_dearest(calls),
     }
 

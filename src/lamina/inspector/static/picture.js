@@ -116,7 +116,7 @@ export function listCounts(session) {
     calls.some((call) => call.compacted) ? plural(calls.filter((call) => call.compacted).length, "compaction of the client", "compactions of the client") : "",
     lanes.length ? plural(lanes.length, "sub-agent") : "",
     all ? `${Math.round((100 * totals.read) / all)} % read from the cache` : "",
-    `${tokens(totals.largest)} of ${tokens(session.window)} tokens at most`,
+    `${tokens(totals.largest + session.unrecorded)} of ${tokens(session.window)} tokens at most`,
   ].filter(Boolean);
 }
 
