@@ -152,7 +152,6 @@ docs: $(STAMP)  ## rewrite the output blocks of the documentation from real outp
 	@$(PYTHON_IN_VENV) -m tools.docs --write
 	@$(PYTHON_IN_VENV) -m tools.cli_help --write
 	@$(PYTHON_IN_VENV) -m tools.api --write
-	@$(PYTHON_IN_VENV) -m tools.picture --write
 
 newcomer: $(STAMP)  ## install the wheel as a user does, on each Python, and paste the README
 	@$(PYTHON_IN_VENV) -m tools.newcomer $(ARGS)

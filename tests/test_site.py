@@ -7,7 +7,10 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from tools import picture
+from lamina.cli.demo_session import SEED
+from lamina.cli.inspect import DemoSource
+from lamina.inspector import Inspector, Sessions
+from lamina.inspector.views import show_session
 from tools.site import ADDED_PAGES, ROOT
 
 
@@ -15,9 +18,14 @@ def test_pages_of_the_root_exist() -> None:
     assert [source for source in ADDED_PAGES if not (ROOT / source).is_file()] == []
 
 
-def test_the_picture_of_the_readme_is_what_the_demo_gives() -> None:
-    drawing = picture.draw_session(picture.run_demo())
-    assert picture.PICTURE.read_text(encoding="utf-8") == drawing
+def test_the_picture_of_the_readme_is_that_of_the_demo() -> None:
+    """`make screenshots` draws it. Its sum and its cuts are those of the session as it is now."""
+    inspector = Inspector(Sessions(sources=[DemoSource(SEED)]))
+    session_id = next(each.id for each in inspector.sessions.summaries() if not each.parent)
+    totals = show_session(inspector, session_id)["totals"]
+    drawing = (ROOT / "docs" / "pictures" / "session.svg").read_text(encoding="utf-8")
+    assert f">${totals['dollars']:.2f} instead of ${totals['without']:.2f}<" in drawing
+    assert drawing.count("✂") == totals["cuts"]
 
 
 def test_no_list_of_the_navigation_is_longer_than_nine() -> None:
