@@ -38,7 +38,7 @@ from lamina.sessions import Setup
 from lamina.sessions.records import Fork, Pin, Rewind, encode_records
 from lamina.sessions.stored_conversation import SessionState
 from lamina.stores import MemoryStore, Once, Store, StoredHead, Where, open_files, open_postgres, open_sqlite
-from lamina.stores.files.conversation import VERSION as FILES
+from lamina.stores.files.store import VERSION as FILES
 from lamina.stores.postgres.store import VERSION as POSTGRES
 from lamina.stores.sealed import Key, Passphrase, Sealed
 from lamina.stores.sealed.ciphers import FORMAT as SEALED

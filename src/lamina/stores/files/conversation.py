@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace as replace_fields
 
-from lamina.errors import Damaged, StoreError, advise_on_version
+from lamina.errors import Damaged, StoreError
 from lamina.stores.checked import NewGroup, Replacement
 from lamina.stores.checks import check_digest
 from lamina.stores.checksums import file_sum
@@ -46,13 +46,11 @@ from lamina.stores.files.disk import (
 from lamina.stores.port import Once, Record, StoredHead, Where, Within
 from lamina.stores.syncing import sync_folder
 
-VERSION = 3
-
 HEAD = ".head"
 BEGUN = ".begun"
 
 _CHECKSUMMED = re.compile(rb'(\{.*),"sum":"([0-9a-f]{8})"\}', re.DOTALL)
-"""A head: JSON whose last field is the checksum of all before it: `{"v":3,"sum":"0a1b2c3d"}`."""
+"""A head: JSON whose last field is the checksum of all before it: `{"workspace":"team","sum":"0a1b2c3d"}`."""
 
 
 class RecordFile(msgspec.Struct, frozen=True, array_like=True):
@@ -73,16 +71,9 @@ class FirstTime(msgspec.Struct, frozen=True, array_like=True):
     count: int
 
 
-class HeadVersion(msgspec.Struct, frozen=True):
-    """The version of `.head`, which is read before anything else of it."""
-
-    v: int
-
-
 class HeadFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of `.head`."""
 
-    v: int
     workspace: str
     conversation: str
     state: bytes = b""
@@ -119,7 +110,7 @@ class ConversationFolder:
         previous = self.head_file
         if previous is None:
             names = (str(self.where.workspace), self.where.conversation)
-            previous = HeadFile(v=VERSION, workspace=names[0], conversation=names[1])
+            previous = HeadFile(workspace=names[0], conversation=names[1])
         if group.once is not None and group.once.key in previous.once:
             return self._repeated_head(previous, group.once)
         head = group.head_after(self.head)
@@ -243,12 +234,8 @@ def find_intact_records(folder: Path, where: Where) -> list[Record]:
 
 
 def _parse_head(data: bytes, where: Where) -> HeadFile:
-    """A head, if it is of this conversation. Its version comes first: another may mean something else."""
+    """A head, if it is of this conversation."""
     try:
-        version = msgspec.json.decode(data, type=HeadVersion).v
-        if version != VERSION:
-            hint = advise_on_version(version, VERSION)
-            raise StoreError(f"it has version {version}", conversation=where.conversation, hint=hint)
         head_file = msgspec.json.decode(data, type=HeadFile)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise _damaged(where, f"{HEAD!r} cannot be read") from None

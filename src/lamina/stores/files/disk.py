@@ -13,17 +13,15 @@ wrapped: `{"base64":"..."}`. The time in the name is for people. Nothing orders 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import errno
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -41,17 +39,27 @@ NO_ROLE = "record"
 
 _NAME = re.compile(r"([0-9]{8}T[0-9]{9}Z)_([0-9]{4,})_([a-z]+)\.json")  # "20250824T163625123Z_0000_user.json"
 _ROLES = frozenset(("system", "user", "assistant", "tool"))
-_WRAPPER_START = b'{"base64":"'
-_WRAPPER_END = b'"}'
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What reading a file may raise that is no JSON."""
 
 SEALED_HEAD, NONCE, TAG = 33, 12, 16
 """The parts of a sealed record: what it is bound to and its nonce before the text, its tag after it."""
 
-_ENVELOPE_START = b'{"alg":"AES-256-GCM","bound":"'
-_ENVELOPE = _ENVELOPE_START + b'%s","iv":"%s","ciphertext":"%s","tag":"%s"}'
-_SEALED = re.compile(
-    re.escape(_ENVELOPE_START) + rb'([^"]*)","iv":"([^"]*)","ciphertext":"([^"]*)","tag":"([^"]*)"\}'
-)
+
+class WrappedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file of a record that is no JSON object."""
+
+    base64: bytes
+
+
+class SealedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file of a record that encryption wrote."""
+
+    alg: Literal["AES-256-GCM"]
+    bound: bytes
+    iv: bytes
+    ciphertext: bytes
+    tag: bytes
 
 
 def write_file(folder: Path, name: str, data: bytes) -> None:
@@ -171,26 +179,20 @@ def encode_body(body: bytes, *, sealed: bool = False) -> bytes:
     if sealed and len(body) >= SEALED_HEAD + NONCE + TAG:
         text = SEALED_HEAD + NONCE
         pieces = (body[:SEALED_HEAD], body[SEALED_HEAD:text], body[text:-TAG], body[-TAG:])
-        return _ENVELOPE % tuple(map(base64.b64encode, pieces))
-    if is_json_object(body) and not body.startswith((_WRAPPER_START, _ENVELOPE_START)):
+        return msgspec.json.encode(SealedFile("AES-256-GCM", *pieces))
+    if is_json_object(body) and decode_body(body) == body:
         return body
-    return _WRAPPER_START + base64.b64encode(body) + _WRAPPER_END
+    return msgspec.json.encode(WrappedFile(body))
 
 
 def decode_body(content: bytes) -> bytes:
     """The record in the content of its file. A damaged file gives other bytes, which the digest shows."""
-    envelope = _SEALED.fullmatch(content)
-    pieces: Sequence[bytes] = ()
-    if envelope is not None:
-        pieces = envelope.groups()
-    elif content.startswith(_WRAPPER_START):
-        pieces = [content[len(_WRAPPER_START) : -len(_WRAPPER_END)]]
-    else:
-        return content
-    try:
-        return b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
-    except binascii.Error:
-        return content
+    with suppress(*_UNREADABLE):
+        file = msgspec.json.decode(content, type=SealedFile)
+        return file.bound + file.iv + file.ciphertext + file.tag
+    with suppress(*_UNREADABLE):
+        return msgspec.json.decode(content, type=WrappedFile).base64
+    return content
 
 
 def body_digest(body: bytes) -> str:
@@ -220,7 +222,7 @@ def _parse_object(body: bytes) -> dict[str, Any] | None:
     """The JSON object in a record; None if it is something else."""
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         return None
     if not isinstance(value, dict):
         return None

@@ -57,8 +57,7 @@ LOCKS = 64
 """Files in `.locks`. Conversations share them, so that nothing of a deleted one stays."""
 
 MARK = ".lamina"
-LAYOUT = 1
-"""The version of the folder; each conversation has a version of its own."""
+VERSION = 4
 
 DELETED_PREFIX = ".deleted."
 """Begins the name of a conversation's folder that is being deleted."""
@@ -221,7 +220,7 @@ class FilesStore(CheckedStore):
                 sync_folder(folder.parent)
         make_folder(self._root / ".locks")
         with self._lock_folder(self._root, alone=True):
-            write_file(self._root, MARK, msgspec.json.encode({"v": LAYOUT}))
+            write_file(self._root, MARK, msgspec.json.encode({"v": VERSION}))
             sync_folder(self._root)
 
     def _list_folders(self, workspace: str, after: str, limit: int) -> Sequence[ListedConversation]:
@@ -354,8 +353,8 @@ def _check_mark(data: bytes) -> None:
         version = msgspec.json.decode(data, type=dict[str, int]).get("v")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         version = None
-    if version != LAYOUT:
-        raise StoreError(f"{MARK!r} says version {version!r}", hint=advise_on_version(version, LAYOUT))
+    if version != VERSION:
+        raise StoreError(f"{MARK!r} says version {version!r}", hint=advise_on_version(version, VERSION))
 
 
 def _read_long_name(folder: Path) -> str | None:
