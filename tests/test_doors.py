@@ -250,7 +250,7 @@ def test_a_session_keeps_what_a_model_wrote_or_refuses_it(depth: int, *, redacti
     assert ("secret" in said) is not redacting
 
 
-@pytest.mark.parametrize("command", ["fit", "check", "explain", "diff"])
+@pytest.mark.parametrize("command", ["fit", "fit --check", "fit --explain", "diff"])
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_files_at_the_command_line(
     command: str, depth: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -259,6 +259,6 @@ def test_files_at_the_command_line(
     for number, text in enumerate((nested_text(depth), asked % nested_text(depth))):
         file = tmp_path / f"{number}.json"
         file.write_text(text)
-        arguments = [command, str(file), *([str(file)] if command == "diff" else [])]
+        arguments = [*command.split(), str(file), *([str(file)] if command == "diff" else [])]
         assert main(arguments) in {0, 1, 2}
         assert "Traceback" not in capsys.readouterr().err

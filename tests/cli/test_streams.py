@@ -26,7 +26,7 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
 
 def test_output_to_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     saved(tmp_path, SHORT)
-    done = shell("(sleep 1; lamina explain request.json; echo $? >code) | true; cat code", tmp_path)
+    done = shell("(sleep 1; lamina fit request.json --explain; echo $? >code) | true; cat code", tmp_path)
     assert (done.out, done.err) == ("141\n", "")
 
 
@@ -61,7 +61,7 @@ def test_json_is_utf_8_and_tables_are_readable_whatever_the_terminal_speaks(tmp_
     saved(tmp_path, request)
     done = shell("export PYTHONIOENCODING=latin-1; lamina fit request.json 2>/dev/null", tmp_path)
     assert json.loads(done.out) == request
-    done = shell("export PYTHONIOENCODING=ascii; lamina check 世.json", tmp_path)
+    done = shell("export PYTHONIOENCODING=ascii; lamina fit 世.json --check", tmp_path)
     assert (done.code, done.err) == (2, "lamina: \\u4e16.json: there is no such file; check the path\n")
 
 

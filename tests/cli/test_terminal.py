@@ -34,7 +34,7 @@ def test_every_command_is_in_one_group() -> None:
     ("words", "meant"),
     [
         (["csot"], "did you mean cost"),
-        (["tail", "--onec"], "did you mean --once"),
+        (["log", "--onec"], "did you mean --once"),
         (["cost", "--tabel", "x"], "did you mean --table"),
     ],
 )

@@ -229,11 +229,11 @@ def test_users_of_a_name_are_listed_and_deleted_one_by_one(
 
         def list_clients() -> list[str]:
             capsys.readouterr()
-            assert main(["conversations", "list", "--store", talk.store, "--json"]) == 0
+            assert main(["log", "--store", talk.store, "--json"]) == 0
             return sorted(row["client"] for row in json.loads(capsys.readouterr().out)["conversations"])
 
         assert list_clients() == ["name:support user:alice", "name:support user:bob"]
-        assert main(["conversations", "delete", "--client", "alice", "--store", talk.store, "--yes"]) == 0
+        assert main(["store", "delete", "--client", "alice", "--store", talk.store, "--yes"]) == 0
         assert list_clients() == ["name:support user:bob"]
         talk.restart()
         assert not holds_secret(talk.ask(ALICE, histories["alice"], "And now?")[-1])
@@ -258,7 +258,7 @@ def test_another_system_text_and_other_words_begin_a_conversation(
         for who in ("alice", "bob", "alice"):
             talk.ask(Person({}, f"You serve {who}."), [], f"I am {who}.")
         capsys.readouterr()
-        assert main(["conversations", "list", "--store", talk.store, "--json"]) == 0
+        assert main(["log", "--store", talk.store, "--json"]) == 0
         rows = json.loads(capsys.readouterr().out)["conversations"]
     assert sorted(row["requests"] for row in rows) == [1, 2]
     assert {row["client"] for row in rows} == {"name:support"}

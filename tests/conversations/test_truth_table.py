@@ -190,7 +190,7 @@ def read_cost(store: Path) -> Row:
 
 
 def read_tail(journal: Path) -> Row:
-    done = run("tail", journal, "--once", "-n", "1000")
+    done = run("log", "-f", journal, "--once", "-n", "1000")
     assert done.code == 0, done.err
     amounts: Counter[str] = Counter()
     for amount, name in re.findall(r"([0-9][0-9,]*) (in|read|written|out)\b", done.out):

@@ -460,7 +460,7 @@ def test_the_lines_of_an_earlier_run_are_the_past_of_its_conversations() -> None
 
 
 def test_the_last_lines_cost_what_they_cost_in_the_sum_of_all() -> None:
-    """`lamina tail` adds up the last lines alone. The ones before them say what was left out of these."""
+    """`lamina log -f` adds up the last lines alone. The ones before them say what was left out of these."""
     lines = [
         answer(input=5_000, written=5_000),
         answer(input=6_000, cached=5_000, written=1_000),

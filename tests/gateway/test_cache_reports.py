@@ -96,7 +96,7 @@ def test_what_a_client_asks_is_passed_on_and_its_answer_recorded(tmp_path: Path,
     ]
     journal = tmp_path / "gateway.log"
     journal.write_text(gateway.log.getvalue())
-    assert "the provider says system_changed" in run("tail", journal, "--once").out
+    assert "the provider says system_changed" in run("log", "-f", journal, "--once").out
 
 
 async def test_the_gateway_itself_asks_nothing(tmp_path: Path) -> None:

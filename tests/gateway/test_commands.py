@@ -1,4 +1,4 @@
-"""`lamina serve --check` and `lamina conversations`."""
+"""`lamina serve --check` and `lamina log` and `lamina store`."""
 
 from __future__ import annotations
 
@@ -34,19 +34,18 @@ def test_conversations_are_listed_shown_pruned_and_deleted(
 
     asyncio.run(converse())
     place = ["--store", str(store)]
-    assert main(["conversations", "list", *place, "--json"]) == 0
+    assert main(["log", *place, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["conversations"]
     assert sorted((row["requests"], row["cuts"]) for row in rows) == [(1, 0), (2, 1)]
     name = next(row["name"] for row in rows if row["cuts"])
-    assert main(["conversations", "show", name, *place]) == 0
+    assert main(["log", name, *place]) == 0
     assert "cut 1: over the trigger" in capsys.readouterr().out
-    assert main(["conversations", "prune", "--days", "1", "--yes", *place, "--json"]) == 0
+    assert main(["store", "prune", "--days", "1", "--yes", *place, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"deleted": [], "size": 0}
-    assert main(["conversations", "delete", name, *place]) == 2
-    assert main(["conversations", "delete", name, "--yes", *place]) == 0
-    assert main(["conversations", "show", name, *place]) == 4
-    assert main(["conversations", "prune", "--days", "0", *place]) == 2
-    assert main(["conversations", "show", *place]) == 2
+    assert main(["store", "delete", name, *place]) == 2
+    assert main(["store", "delete", name, "--yes", *place]) == 0
+    assert main(["log", name, *place]) == 4
+    assert main(["store", "prune", "--days", "0", *place]) == 2
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -161,7 +161,7 @@ def test_an_edited_history_is_a_fork_with_the_common_ledger(tmp_path: Path) -> N
     assert (main_line.requests, branch.requests) == (20, 1)
     assert len(branch.ledger.lines) + len(branch.ledger.folds) > 0
     assert branch.inherited_cuts == count_compactions(branch.ledger) > 0
-    listed = json.loads(run("conversations", "list", "--store", store, "--json").out)["conversations"]
+    listed = json.loads(run("log", "--store", store, "--json").out)["conversations"]
     assert {talk["requests"]: talk["cuts"] > 0 for talk in listed} == {20: True, 1: False}
 
 

@@ -177,9 +177,9 @@ def test_a_system_text_that_the_client_changes_is_a_miss_and_not_a_cut(tmp_path:
         assert without.endswith("the same: nothing was cut")
 
     asyncio.run(main())
-    listed = json.loads(run("conversations", "list", "--store", store, "--json").out)["conversations"]
+    listed = json.loads(run("log", "--store", store, "--json").out)["conversations"]
     assert [(talk["requests"], talk["cuts"]) for talk in listed] == [(5, 0)]
-    shown = run("conversations", "show", listed[0]["name"], "--store", store).out
+    shown = run("log", listed[0]["name"], "--store", store).out
     assert shown.count("system text cha") == 4
     assert "cut 1" not in shown
     sums = json.loads(run("cost", "--store", store, "--json", "-").out)["sums"]

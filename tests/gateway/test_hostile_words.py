@@ -71,20 +71,20 @@ def store(tmp_path: Path) -> str:
 
 
 COMMANDS = [
-    ("conversations", "list"),
-    ("conversations", "list", "--json"),
-    ("conversations", "show", "NAME"),
-    ("conversations", "show", "NAME", "--json"),
-    ("conversations", "show", HOSTILE),
-    ("conversations", "summary"),
-    ("conversations", "verify"),
-    ("conversations", "export", "NAME"),
-    ("conversations", "export", "NAME", "--format", "json"),
-    ("conversations", "export", "NAME", "--format", "request"),
-    ("conversations", "delete", "NAME"),
+    ("log",),
+    ("log", "--json"),
+    ("log", "NAME"),
+    ("log", "NAME", "--json"),
+    ("log", HOSTILE),
+    ("store", "summary"),
+    ("store", "verify"),
+    ("store", "export", "NAME"),
+    ("store", "export", "NAME", "--format", "json"),
+    ("store", "export", "NAME", "--format", "request"),
+    ("store", "delete", "NAME"),
     ("recall", HOSTILE, "--conversation", "NAME"),
-    ("tail", "--once"),
-    ("tail", "--once", "--json"),
+    ("log", "-f", "--once"),
+    ("log", "-f", "--once", "--json"),
 ]
 
 
@@ -92,7 +92,7 @@ COMMANDS = [
 def test_no_command_prints_what_a_terminal_obeys(
     words: tuple[str, ...], store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = json.loads(run_at_terminal(monkeypatch, "conversations", "list", "--json", "--store", store))
+    listed = json.loads(run_at_terminal(monkeypatch, "log", "--json", "--store", store))
     [conversation] = listed["conversations"]
     words = tuple(conversation["name"] if word == "NAME" else word for word in words)
     printed = run_at_terminal(monkeypatch, *words, "--store", store)
@@ -103,9 +103,9 @@ def test_no_command_prints_what_a_terminal_obeys(
 
 
 def test_an_export_into_a_pipe_has_every_byte(store: str, capfd: pytest.CaptureFixture[str]) -> None:
-    main(["conversations", "list", "--json", "--store", store])
+    main(["log", "--json", "--store", store])
     [conversation] = json.loads(capfd.readouterr().out)["conversations"]
-    main(["conversations", "export", conversation["name"], "--store", store])
+    main(["store", "export", conversation["name"], "--store", store])
     assert CLIPBOARD in capfd.readouterr().out
 
 

@@ -288,7 +288,7 @@ async def test_a_gateway_that_runs_already_is_used(tmp_path: Path) -> None:
         variables = done.report["variables"]
         assert variables["ANTHROPIC_BASE_URL"] == gateway.url
         assert variables["OPENAI_BASE_URL"] == f"{gateway.url}/v1"
-        assert "lamina tail" in done.lines[0]
+        assert "lamina log -f" in done.lines[0]
 
 
 def test_a_gateway_that_does_not_start_says_why(tmp_path: Path) -> None:

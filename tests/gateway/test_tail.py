@@ -1,4 +1,4 @@
-"""`lamina tail`: the file that a gateway writes beside its store, and how it is followed."""
+"""`lamina log -f`: the file that a gateway writes beside its store, and how it is followed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_requests_of_a_past_gateway_are_printed_with_cuts_and_money(tmp_path
     assert stat.S_IMODE(lines.stat().st_mode) == 0o600
     text = lines.read_text()
     assert "function_1" not in text  # no content
-    printed = run("tail", "--store", store, "--once")
+    printed = run("log", "-f", "--store", store, "--once")
     assert printed.code == 0
     day, talk, *requests = printed.out.splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", day)
@@ -54,10 +54,10 @@ def test_the_requests_of_a_past_gateway_are_printed_with_cuts_and_money(tmp_path
     assert "lamina: 4 calls in 1 conversation, 1 cut; " in printed.err
     assert "lamina: window of claude-sonnet-5: " in printed.err
     assert "as it was set; the largest request had" in printed.err
-    last = run("tail", "--store", store, "--once", "-n", "1")
+    last = run("log", "-f", "--store", store, "--once", "-n", "1")
     assert len(last.out.splitlines()) == 3
     assert "nothing was cut" not in last.err
-    events = [json.loads(line) for line in run("tail", lines, "--once", "--json").out.splitlines()]
+    events = [json.loads(line) for line in run("log", "-f", lines, "--once", "--json").out.splitlines()]
     assert [event["event"] for event in events] == ["answered", "answered", "cut", "answered", "answered"]
 
 
@@ -86,7 +86,7 @@ def test_hostile_and_foreign_lines_are_harmless() -> None:
         b'{"event": "answered"}\n',
     ]
     sent = b"".join([json.dumps(event).encode() + b"\n", json.dumps(miss).encode() + b"\n", *foreign])
-    printed = run("tail", "-", given=sent + json.dumps(newer).encode() + b"\n")
+    printed = run("log", "-f", "-", given=sent + json.dumps(newer).encode() + b"\n")
     assert printed.code == 0
     assert "\x1b" not in printed.out
     assert "price ?" in printed.out
@@ -106,7 +106,7 @@ def test_hostile_and_foreign_lines_are_harmless() -> None:
     ],
 )
 def test_an_event_is_a_sentence(event: dict[str, Any], words: str) -> None:
-    printed = run("tail", "-", given=json.dumps({"at": 1.0, **event}).encode() + b"\n")
+    printed = run("log", "-f", "-", given=json.dumps({"at": 1.0, **event}).encode() + b"\n")
     assert words in printed.out
 
 
@@ -152,8 +152,8 @@ def test_what_is_sealed_or_not_kept_has_no_file_unless_it_is_named(tmp_path: Pat
     assert find(policy=Policy(keep="nothing"), journal="here.jsonl") == Path("here.jsonl")
     assert place_journal("files:folder") == Path("folder.requests.jsonl")
     assert place_journal("postgresql://me:secret@host/db").name == "gateway.requests.jsonl"
-    assert run("tail", "--once", "--store", tmp_path / "none.db").code == 2
-    assert run("tail", tmp_path / "none").code == 2
+    assert run("log", "-f", "--once", "--store", tmp_path / "none.db").code == 2
+    assert run("log", "-f", tmp_path / "none").code == 2
 
 
 def test_a_live_file_is_followed_until_ctrl_c(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_live_file_is_followed_until_ctrl_c(tmp_path: Path) -> None:
     path.write_bytes(b"")
     event = {"at": 1.0, "event": "answered", "conversation": "c", "model": "claude-sonnet-5", "input": 1000}
     process = subprocess.Popen(
-        [sys.executable, "-m", "lamina", "tail", str(path)],
+        [sys.executable, "-m", "lamina", "log", "-f", str(path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         preexec_fn=make_interruptible,  # noqa: PLW1509 - no threads here

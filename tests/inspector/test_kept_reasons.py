@@ -143,10 +143,10 @@ def test_a_named_conversation_is_shown_by_its_name(tmp_path: Path) -> None:
     store = tmp_path / "chats.db"
     talk(store, name="shop-1")
     for name in ("shop-1", "name:shop-1"):
-        shown = run("conversations", "show", name, "--store", store)
+        shown = run("log", name, "--store", store)
         assert shown.code == 0, shown.err
         assert "is taken for" in shown.err
-    assert run("conversations", "show", "shop", "--store", store).code == 4
+    assert run("log", "shop", "--store", store).code == 4
 
 
 def test_the_record_keeps_no_word_of_a_digest(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_client_recalls_explains_and_searches_over_stdio(store: str) -> None:
         name = lines[1].partition(":")[0]
         assert lines[1].startswith(f"{name}: through the gateway to ")
 
-        # a session: the table of lamina explain, one segment, its text byte for byte, and in pieces
+        # a session: the table of lamina fit --explain, one segment, its text byte for byte, and in pieces
         shown = await ask(client, "explain", conversation="chat")
         assert "tokens (estimated)" in shown
         found = await ask(client, "search", text="how many times is a request retried?", conversation="chat")

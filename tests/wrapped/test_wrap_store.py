@@ -180,14 +180,14 @@ def test_what_is_stored_can_be_listed_and_deleted(tmp_path: Path, capsys: pytest
         client.chat.completions.create(**CHAT.request([user("Part 0?")]))
         conversation(client, "support-42").chat.completions.create(**CHAT.request([user("Part 1?")]))
         client.close()
-    assert main(["conversations", "list", "--store", address, "--json"]) == 0
+    assert main(["log", "--store", address, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["conversations"]
     assert {row["client"] for row in rows} >= {"name:support-42"}
     names = [row["name"] for row in rows]
     assert len(names) == 2
     for name in names:
-        assert main(["conversations", "delete", name, "--store", address]) == 2
-        assert main(["conversations", "delete", name, "--store", address, "--yes"]) == 0
+        assert main(["store", "delete", name, "--store", address]) == 2
+        assert main(["store", "delete", name, "--store", address, "--yes"]) == 0
     capsys.readouterr()
-    assert main(["conversations", "list", "--store", address, "--json"]) == 0
+    assert main(["log", "--store", address, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["conversations"] == []

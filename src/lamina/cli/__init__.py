@@ -4,7 +4,7 @@ Each command is a file of this package with `describe(parser)` and `run(argument
 is run, so that `lamina --help` is quick. Nothing here knows what a command does.
 
     0  done                               2    input that cannot be used
-    1  check found something, or two      3    no request that small is possible
+    1  a check found something, or two      3    no request that small is possible
        requests part                      4    a store refuses it, or does not hold
                                           70   a bug in lamina
 """
@@ -29,18 +29,23 @@ from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, NotFound, St
 __all__ = ["COMMANDS", "main"]
 
 GROUPS = {
-    "start": ("demo", "cost", "chat", "doctor", "config"),
-    "gateway": ("run", "serve", "tail"),
-    "requests": ("fit", "check", "explain", "diff"),
-    "conversations": ("inspect", "conversations", "recall", "mcp"),
-    "stores": ("key",),
+    "start": ("demo", "cost", "chat", "doctor"),
+    "gateway": ("run", "serve"),
+    "requests": ("fit", "diff"),
+    "conversations": ("log", "inspect", "recall", "mcp", "store"),
 }
 """The commands as `lamina --help` groups them; in each group what a newcomer tries first."""
 
 FORMER = {
     "replay": "it is lamina cost now; policies are simulated by bench/policies.py in a checkout",
+    "conversations": "lamina log lists and shows them; lamina store copies, exports and deletes them",
+    "tail": "lamina log -f follows a gateway",
+    "key": "lamina store key makes a key",
+    "check": "lamina fit FILE --check lists the rules that a request breaks",
+    "explain": "lamina fit FILE --explain prints each part and why it is sent as it is",
+    "config": "lamina doctor --all prints the settings in effect",
     "rekey": "copy the store into a new one under another key: "
-    "lamina conversations copy NEW --store OLD --key-file OLD_KEY --new-key-file NEW_KEY",
+    "lamina store copy NEW --store OLD --key-file OLD_KEY --new-key-file NEW_KEY",
     "tools": "`load_tools` in the settings names the tools that every request has",
 }
 """Commands that earlier releases had, each with what to do instead."""
@@ -51,18 +56,14 @@ COMMANDS = {
     "inspect": "see in a browser what the model saw in each request, what it did not see, and why",
     "run": "run a client through its own gateway, and report what it cost",
     "serve": "run a gateway that makes the requests of any client fit, and keeps their cached prefix",
-    "tail": "follow the requests of a gateway: tokens, cache, cuts, causes of misses, money",
-    "config": "print the settings in effect, and where each comes from",
+    "log": "list conversations, show one, or follow the requests of a gateway (-f)",
+    "store": "copy, export, erase, delete, prune and verify conversations; make a key; say where all is",
     "doctor": "check the settings, the store, the client and the upstreams, with the next step",
-    "conversations": "find, show, export, copy, delete, prune and verify conversations of every door",
     "chat": "talk with a model in the terminal, and see what it sees",
-    "fit": "make a request fit the window of its model",
-    "check": "list the rules of the API that a request breaks",
-    "explain": "show each part of a request: whether it is sent in full, its tokens, and why",
+    "fit": "make a request fit the window of its model; --explain and --check only look at it",
     "diff": "say where and why two requests diverge",
     "recall": "bring back the full text behind a handle",
     "mcp": "serve recall, explain and search to any client of the Model Context Protocol",
-    "key": "make a key for a sealed store, in a file that only its owner can read",
 }
 """Every command, and what it does in a line."""
 
@@ -75,11 +76,11 @@ examples:
   lamina inspect --open
   lamina run -- claude
   lamina fit request.json --ledger ledger.json > fitted.json
-  lamina explain request.json --window 32000
+  lamina fit request.json --explain --window 32000
   lamina diff before.json after.json
-  lamina conversations list
+  lamina log
 
-Each command has its own --help. Where a command reads a FILE, "-" is standard input.
+`lamina help COMMAND` has the options of a command. Where a command reads a FILE, "-" is standard input.
 """
 
 
@@ -93,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _print_warning  # type: ignore[assignment]
-            # `lamina conversations verify` prints this one
+            # `lamina store verify` prints this one
             warnings.filterwarnings("ignore", message="SQLite .* can damage a file")
             code = _run(words)
         sys.stdout.flush()
@@ -108,10 +109,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser_for(command: str = "") -> Parser:
-    """The parser of one command, or of `lamina` itself; only that command's file is imported."""
+    """The parser of one command, of one of its actions (`store delete`), or of `lamina` itself.
+
+    Only that command's file is imported.
+    """
     if command:
-        parser = Parser(prog=f"lamina {command}", description=_sentence(COMMANDS[command]))
-        describe_command(parser, command)
+        name, _, action = command.partition(" ")
+        parser = Parser(prog=f"lamina {name}", description=_sentence(COMMANDS[name]))
+        describe_command(parser, name)
+        if action:
+            return parser.actions[action]
         return parser
     parser = Parser(
         prog="lamina",
@@ -138,6 +145,8 @@ def _run(words: list[str]) -> int:
     `lamina fit request.json` imports `lamina.cli.fit` and nothing of the other commands.
     """
     try:
+        if words and words[0] == "help":
+            words = [*words[1:2], "--help"]
         if words and words[0] in COMMANDS:
             arguments = parser_for(words[0]).parse_args(words[1:])
             code: int = import_module(f"lamina.cli.{words[0]}").run(arguments)

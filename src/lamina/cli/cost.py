@@ -52,7 +52,7 @@ _FORMER = {
 _EXAMPLES = """\
 PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (extra: cost): requests and answers of
 OpenAI and Anthropic as JSON lines, sessions of Claude Code, rollouts of Codex, and what
-`lamina conversations export` wrote; also as .gz and .zst. The format is recognised by the content of each
+`lamina store export` wrote; also as .gz and .zst. The format is recognised by the content of each
 line. With --store, the conversations of a store are read: what lamina recorded of the requests that went
 through it. Nothing is sent anywhere, and no model is asked.
 

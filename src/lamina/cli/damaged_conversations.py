@@ -1,4 +1,4 @@
-"""`lamina conversations verify` and `rescue`: find what was damaged, and write what is whole."""
+"""`lamina store verify` and `export --damaged`: find what was damaged, and write what is whole."""
 
 from __future__ import annotations
 

@@ -81,7 +81,6 @@ class DemoQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "lamina demo [--seed N] [--window N] [--json]"
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--seed", metavar="N", type=seed_number, default=SEED, help=f"which session (default: {SEED})")

@@ -42,7 +42,6 @@ exit status: 0 the second continues the first, 1 it does not, 2 input that canno
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "lamina diff BEFORE AFTER [--rules R] [--gap SECONDS] [--dialect NAME] [--json]"
     parser.epilog = _EXAMPLES
     parser.add_argument("before", metavar="BEFORE", help="a request as JSON; - is standard input")
     parser.add_argument("after", metavar="AFTER", help="a request that was sent later")

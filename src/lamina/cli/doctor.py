@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -20,6 +21,7 @@ from lamina.cli.doctor_checks import (
     remark,
     wrong,
 )
+from lamina.cli.effective_settings import EffectiveSetting, list_settings, print_settings
 from lamina.cli.foreign import describe_clash, describe_remedy, find_foreign_distributions
 from lamina.cli.output import Tone, emit, paint, show
 from lamina.cli.parser import add_json
@@ -30,9 +32,10 @@ from lamina.cli.serve import (
     find_missing_package,
     read_settings,
     read_size,
+    settings_path,
 )
 from lamina.cli.stored import find_key
-from lamina.errors import LaminaError
+from lamina.errors import BadInput, LaminaError
 from lamina.sessions.setup import load_user_policy
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store
@@ -40,12 +43,15 @@ from lamina.stores.port import OwnName, Where
 
 _EXAMPLES = """\
 Each line is ok, a remark, or wrong, with what to do next. Nothing is sent anywhere unless --reach or
---upstream is given: then each upstream is connected to, without a key and without a request to a model.
+--upstream is given: then each upstream is connected to, without a key and without a request to a model. With
+--all it prints the settings of every command and of the gateway, each with its origin: the line of a file, a
+variable, or the default. Keys and tokens are never printed.
 
 examples:
   lamina doctor
   lamina doctor claude
   lamina doctor --settings gateway.toml --reach
+  lamina doctor --all --json | jq '.settings[] | select(.group == "gateway")'
 
 exit status: 0 nothing is wrong, 1 something is
 """
@@ -55,10 +61,6 @@ _TONES: dict[str, Tone] = {"ok": "good", "remark": "remark", "wrong": "bad"}
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "lamina doctor [CLIENT] [--window N|price|model] [--settings FILE] [--store STORE]\n"
-        "                [--key-file FILE] [--upstream URL] [--profile NAME] [--reach] [--json]"
-    )
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "client", metavar="CLIENT", nargs="?", default="", help="the client that you want to run"
@@ -74,7 +76,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--profile", metavar="NAME", help="what kind of server that is (default: by the client, else openai)"
     )
     parser.add_argument("--reach", action="store_true", help="connect to each upstream")
-    add_json(parser, "the lines")
+    parser.add_argument(
+        "--all", action="store_true", help="also every setting in effect, and where each comes from"
+    )
+    add_json(parser, "the lines, and with --all the settings")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -84,8 +89,14 @@ def run(arguments: argparse.Namespace) -> int:
         lines.append(line)
         if not arguments.json:
             _print_line(line)
+    settings: list[EffectiveSetting] = []
+    if arguments.all:
+        with suppress(BadInput):  # a line above says what is wrong with them
+            settings = list_settings(settings_path(arguments), os.environ)
     if arguments.json:
-        emit({"lines": msgspec.to_builtins(lines)})
+        emit({"lines": msgspec.to_builtins(lines), "settings": msgspec.to_builtins(settings)})
+    else:
+        print_settings(settings)
     return int(any(line.verdict == "wrong" for line in lines))
 
 

@@ -247,9 +247,9 @@ def check_models(names: Iterable[tuple[str, str]]) -> Iterator[CheckLine]:
 def _describe_journal(path: Path | None) -> CheckLine:
     """Where the gateway writes a line for each request."""
     if path is None:
-        step = 'set `journal = "FILE"` in the settings to follow requests with lamina tail'
+        step = 'set `journal = "FILE"` in the settings to follow requests with lamina log -f'
         return ok("journal", "no file of requests is written", next_step=step)
-    return ok("journal", f"one line a request in {path}", next_step="lamina tail follows it")
+    return ok("journal", f"one line a request in {path}", next_step="lamina log -f follows it")
 
 
 def check_upstream(name: str, url: str) -> CheckLine:

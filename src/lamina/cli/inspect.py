@@ -35,7 +35,7 @@ MOST_PROBLEMS = 3
 
 _EXAMPLES = """\
 PATH is what `lamina cost` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
-what `lamina conversations export` wrote. Without a path, everything of yours is opened: what went through
+what `lamina store export` wrote. Without a path, everything of yours is opened: what went through
 `lamina run` and `lamina chat`, as it was sent, and the sessions of Claude Code and Codex on this machine.
 With --store it is one store only; --store alone is your own. Nothing is sent anywhere.
 
@@ -52,14 +52,13 @@ exit status: 0 done, 2 there is no session to write, and none in the usual place
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "lamina inspect [PATH...] [--store [STORE]] [--demo [SEED]] [--open] [--port N] [--host H]\n"
-        "                [--html FILE] [--redact]"
-    )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("paths", metavar="PATH", nargs="*", help="files, folders or globs of recorded sessions")
     add_store(parser, alone=True)
+    parser.add_argument(
+        "--conversation", metavar="NAME", default="", help="only this one of the store, by its whole name"
+    )
     add(
         "--demo",
         metavar="SEED",
@@ -127,8 +126,10 @@ def _tell_problems(inspector: Inspector) -> None:
 def _find_sessions(arguments: argparse.Namespace) -> Sessions:
     """What there is to inspect: a store, a made-up session, the paths that are named, or the usual places."""
     sources: list[TraceSource] = []
+    if arguments.conversation and arguments.store is None:
+        arguments.store = ""
     if arguments.store is not None:
-        only = getattr(arguments, "conversation", "")
+        only = arguments.conversation
         sources.append(LogSource(arguments, only=only))
         sources.append(open_recorded(arguments, only=only))
     if arguments.demo is not None:

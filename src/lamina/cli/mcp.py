@@ -35,10 +35,6 @@ _HINT = "pip install 'lamina-context[mcp]'"
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "lamina mcp [--store STORE] [--workspace NAME] [--key-file FILE] [--conversation NAME]\n"
-        "                [--http] [--host HOST] [--port N] [--allow-host NAME]"
-    )
     parser.epilog = _EXAMPLES
     add_store(parser)
     parser.add_argument(

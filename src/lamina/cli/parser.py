@@ -24,6 +24,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=_layout, allow_abbrev=False, **settings)
         self.color = False
+        self.actions: dict[str, Parser] = {}
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"lamina: {message}{self._suggest(message)}; see {self.prog} --help\n")
@@ -32,8 +33,8 @@ class Parser(argparse.ArgumentParser):
         """The help, with its prose and its usage in `WIDTH` columns. Indented lines, as in examples, stay."""
         self.description = _wrap_prose(self.description or "")
         self.epilog = _wrap_prose(self.epilog or "")
-        if self.usage:
-            self.usage = _wrap_usage(self.usage)
+        usage = self.format_usage().removeprefix("usage: ").replace("[-h] ", "")
+        self.usage = _wrap_usage(usage).replace("%", "%%")
         return super().format_help()
 
     def _suggest(self, message: str) -> str:

@@ -30,9 +30,6 @@ exit status: 0 found, 2 input that cannot be used, 4 there is no such conversati
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "lamina recall CONVERSATION KEY [--store STORE] [--workspace NAME] [--key-file FILE] [--json]"
-    )
     parser.epilog = _EXAMPLES
     parser.add_argument("conversation", metavar="CONVERSATION", help="its name, in full")
     parser.add_argument("key", metavar="KEY", help="a handle, or the key of a message")
@@ -66,7 +63,7 @@ async def _explain_missing(store: Store, workspace: str, name: str) -> str:
     record = await read_record(store, recorded_workspace(workspace), name)
     if any(record.is_erased(call) for call in record.calls):
         return "messages of this conversation were erased, and cannot be recalled any more"
-    return f"lamina conversations export {name} shows everything that is kept of it"
+    return f"lamina store export {name} shows everything that is kept of it"
 
 
 async def _read_log(store: Store, workspace: str, name: str) -> tuple[Sequence[Segment], Ledger]:

@@ -42,7 +42,7 @@ If the gateway dies it comes back on the same port. At the end standard error sa
 were, what they cost, what they would have cost without lamina, which window held, and where the cache was
 lost. Without --window and a settings file, a cut is made when more of the conversation in sight costs more
 than it is worth (--window price); --window model uses all of the model's window. Requests and answers are
-kept in your own data folder for 30 days, at most 2 GB (--keep says otherwise): lamina conversations list.
+kept in your own data folder for 30 days, at most 2 GB (--keep says otherwise): lamina log.
 
 examples:
   lamina run -- claude
@@ -220,7 +220,7 @@ def _run_at(url: str, command: tuple[str, ...], arguments: argparse.Namespace) -
     if line.verdict == "wrong":
         raise BadInput(line.text, place="--gateway", hint=hint)
     code = _run_pointed(command, url, read_size(arguments))
-    tell("lamina: what it cost stands with the gateway: lamina tail, where it runs")
+    tell("lamina: what it cost stands with the gateway: lamina log -f, where it runs")
     return code
 
 

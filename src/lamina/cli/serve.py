@@ -132,11 +132,6 @@ def describe_window(settings: GatewaySettings) -> str:
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "lamina serve [--settings FILE] [--host HOST] [--port N] [--store STORE] [--key-file FILE]\n"
-        "                [--upstream URL] [--profile NAME] [--window N|price|model]\n"
-        "                [--prefer memory|balanced|cost|answers] [--tool NAME=RULE]"
-    )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--host", metavar="HOST", help="the address to listen on (default: 127.0.0.1)")

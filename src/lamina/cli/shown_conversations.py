@@ -1,4 +1,4 @@
-"""`lamina conversations show`: one conversation, with its state, its cuts and each of its requests."""
+"""`lamina log NAME`: one conversation, with its state, its cuts and each of its requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _ShownTalk(msgspec.Struct, frozen=True, kw_only=True):
 
 async def show_conversation(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
     """Print a conversation: its state, its cuts, each request, and what was said if it is a session."""
-    name = await take_name(store, workspace, arguments.names[0])
+    name = await take_name(store, workspace, arguments.name)
     conversation = await _read_shown(store, workspace, name)
     if arguments.json:
         emit(_describe_shown(conversation))

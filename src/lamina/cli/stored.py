@@ -116,4 +116,4 @@ async def take_name(store: Store, workspace: str, name: str) -> str:
 
 
 def no_such_conversation(name: str) -> StoreError:
-    return StoreError("there is none of this name", conversation=name, hint="see lamina conversations list")
+    return StoreError("there is none of this name", conversation=name, hint="see lamina log")

@@ -1,4 +1,4 @@
-"""`lamina tail`: the requests of a gateway as they come: tokens, cache, cuts, causes of misses, money."""
+"""The requests of a gateway as they come: tokens, cache, cuts, causes of misses, money."""
 
 from __future__ import annotations
 
@@ -17,27 +17,12 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import msgspec
 
 from lamina.cli.output import Tone, emit, paint, tell
-from lamina.cli.parser import whole_number
 from lamina.cli.serve import settings_path
 from lamina.core.text.characters import make_printable
 from lamina.errors import BadInput
 
 if TYPE_CHECKING:
     from lamina.gateway.account import GatewayAccount
-
-_EXAMPLES = """\
-A gateway writes one line for each request beside its store, with sizes and causes and no content. This
-command prints the last lines of that file and follows it, until Ctrl-C. FILE is another such file, or - for
-the standard error of `lamina serve`.
-
-examples:
-  lamina tail
-  lamina tail --store chats.db -n 100 --once
-  lamina serve 2>&1 | lamina tail -
-  lamina tail --json | jq 'select(.event == "miss")'
-
-exit status: 0 done, or stopped by Ctrl-C; 2 there is no such file
-"""
 
 PAUSE = 0.2
 """Seconds between two looks at a file that has not grown."""
@@ -46,26 +31,15 @@ LONGEST_LINE = 1 << 20
 """Bytes of a line at most. What is longer was not written by a gateway."""
 
 
-def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "lamina tail [FILE] [--store STORE] [--settings FILE] [-n N] [--once] [--json]"
-    parser.epilog = _EXAMPLES
-    add = parser.add_argument
-    add("file", metavar="FILE", nargs="?", default="", help="the lines of a gateway; - is standard input")
-    add("--store", metavar="STORE", help="the store of the gateway; by default, yours")
-    add("--settings", metavar="FILE", help="the TOML file with the settings of the gateway")
-    add(
-        "-n", metavar="N", dest="last", type=whole_number, default=20, help="start with the last N lines (20)"
-    )
-    add("--once", action="store_true", help="print what is there with its sum, and exit")
-    add("--json", action="store_true", help="print the events as JSON lines")
+LAST_LINES = 20
 
 
-def run(arguments: argparse.Namespace) -> int:
+def follow(arguments: argparse.Namespace) -> int:
     """Print the events of a gateway as they come, and at the end what they add up to."""
     try:
         from lamina.gateway.account import GatewayAccount  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise BadInput(str(error), place="tail", hint="pip install 'lamina-context[run]'") from None
+        raise BadInput(str(error), place="log", hint="pip install 'lamina-context[run]'") from None
     account = GatewayAccount()
     print_event: Callable[[Mapping[str, Any]], None] = _Printer(sys.stdout).print_event
     if arguments.json:
@@ -90,15 +64,18 @@ def _read_lines(arguments: argparse.Namespace, learn: Callable[[bytes], None]) -
 
     What stands before the last lines is only learnt.
     """
-    if arguments.file == "-":
+    if arguments.name == "-":
         yield from _read_stdin()
         return
     path = _find_file(arguments)
     with JournalReader(path) as reader:
         last_lines: deque[bytes] = deque()
+        last = LAST_LINES
+        if arguments.last is not None:
+            last = arguments.last
         for line in chain(reader.read_older(), reader.read_new()):
             last_lines.append(line)
-            if len(last_lines) > arguments.last:
+            if len(last_lines) > last:
                 learn(last_lines.popleft())
         yield from last_lines
         if arguments.once:
@@ -124,10 +101,10 @@ def _find_file(arguments: argparse.Namespace) -> Path:
     from lamina.relay.config import load_gateway_settings  # noqa: PLC0415 - an extra
     from lamina.relay.journal import find_journal  # noqa: PLC0415 - an extra
 
-    if arguments.file:
-        path = Path(arguments.file).expanduser()
+    if arguments.name:
+        path = Path(arguments.name).expanduser()
         if not path.is_file():
-            raise BadInput("there is no such file", place=arguments.file, hint="check the path")
+            raise BadInput("there is no such file", place=arguments.name, hint="check the path")
         return path
     settings = load_gateway_settings(settings_path(arguments), os.environ)
     if arguments.store:
@@ -137,7 +114,7 @@ def _find_file(arguments: argparse.Namespace) -> Path:
         raise BadInput(
             "a gateway with these settings writes no file of its requests",
             place="journal",
-            hint='set `journal = "FILE"` in its settings, or pipe its standard error: lamina tail -',
+            hint='set `journal = "FILE"` in its settings, or pipe its standard error: lamina log -f -',
         )
     if arguments.once and not journal_path.exists():
         hint = "run a client first: lamina run -- claude"

@@ -9,8 +9,9 @@
   was sent and what came back: every door notes it with a `recorder`, `record_writer` makes its records, with
   `bodies`; `recorded_log`, `answer_bodies` and `costs` read them. `lost_caches` says what a cache
   lost.
-- `listing`, `exporting`, `deleting`, `erasing` and `retention` are behind `lamina conversations`. `erasing`
-  has the table of places where a message stands, and `erased_records` what stands there instead.
+- `listing`, `exporting`, `deleting`, `erasing` and `retention` are behind `lamina log` and
+  `lamina store`. `erasing` has the table of places where a message stands, and `erased_records` what
+  stands there instead.
 
 The doors are above: `lamina.wrapped`, `lamina.sessions`, `lamina.gateway`, `lamina.adapters`.
 """

@@ -157,7 +157,7 @@ async def delete_message(
         raise NotErased(places, conversation=name, erased=target.messages)
     if not target.keys:
         problem = f"nothing that is stored answers to {key or text!r}"
-        raise StoreError(problem, conversation=name, hint="see lamina conversations show")
+        raise StoreError(problem, conversation=name, hint="see lamina log")
     return ErasedMessage(messages=target.messages, records=records)
 
 

@@ -95,7 +95,7 @@ async def resolve_name(store: Store, workspace: str, name: str) -> str:
         case [only]:
             return only
         case []:
-            hint = "see lamina conversations list"
+            hint = "see lamina log"
             raise StoreError("there is none of this name", conversation=name, hint=hint)
     names_alike = ", ".join(alike[:MOST_ALIKE])
     if len(alike) > MOST_ALIKE:
@@ -114,7 +114,7 @@ async def require_name(store: Store, workspace: str, name: str) -> None:
         problem += f"; 1 begins so: {alike[0]!r}"
     elif alike:
         problem += f"; {len(alike):,} begin so"
-    raise StoreError(problem, conversation=name, hint="give the whole name: see lamina conversations list")
+    raise StoreError(problem, conversation=name, hint="give the whole name: see lamina log")
 
 
 async def list_client_names(store: Store, workspace: str, client: str) -> list[str]:

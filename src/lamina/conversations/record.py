@@ -182,7 +182,7 @@ class RecordedCall(msgspec.Struct, kw_only=True, eq=False):
         return self.answer.body.resolve(())
 
 
-_DAMAGED = "the record is damaged: lamina conversations rescue writes what is whole"
+_DAMAGED = "the record is damaged: lamina store export writes --damaged what is whole"
 
 
 class ConversationRecord:

@@ -1,6 +1,6 @@
 """Says what a table of requests holds, for a terminal and as JSON: what was paid, lost, and would have been.
 
-The closing lines of `lamina run` and `lamina tail` are in these words, too, so that no two surfaces differ.
+The closing lines of `lamina run` and `lamina log -f` are in these words, too, so that no two surfaces differ.
 """
 
 from __future__ import annotations

@@ -114,9 +114,7 @@ class StoredSessions:
     def _complete_line(self, name: str, count: int) -> ListedSession:
         line = self._read_line(name)
         if not isinstance(line, ListedSession):
-            raise BadInput(
-                f"{name!r} cannot be read", place="session", hint="see lamina conversations verify"
-            )
+            raise BadInput(f"{name!r} cannot be read", place="session", hint="see lamina store verify")
         self._lines[name, count] = line
         return line
 

@@ -1,4 +1,4 @@
-"""The log: one JSON object to a line, on standard error and in a file that `lamina tail` follows.
+"""The log: one JSON object to a line, on standard error and in a file that `lamina log -f` follows.
 
 It has ids, sizes, times and causes, no content. What has no glyph is escaped, so nothing that a client sends
 can begin a line of its own, or move the cursor of a terminal that shows the log. The file lies beside the

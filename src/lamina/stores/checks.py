@@ -133,7 +133,7 @@ def check_no_plain(*, plain: bool) -> None:
             "this store holds conversations that are not sealed",
             hint=(
                 "open it without a key to go on as before; to encrypt what is there, "
-                "copy it into a new store: lamina conversations copy"
+                "copy it into a new store: lamina store copy"
             ),
         )
 

@@ -28,10 +28,6 @@ found, 4 the store refuses it
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "lamina chat [--model NAME] [--folder DIR] [--conversation NAME] [--window N]\n"
-        "                [--tools all|read|none] [--store STORE] [--sealed | --key-file FILE]"
-    )
     parser.epilog = _EXAMPLES
     parser.add_argument("--model", metavar="NAME", default="", help="a model, such as gpt-5 or ollama/NAME")
     parser.add_argument(

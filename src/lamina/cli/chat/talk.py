@@ -26,7 +26,7 @@ from lamina.agent import Action, Agent, TurnOutcome, open_for, workspace_actions
 from lamina.cli.chat.models import ModelRoute, find_route, find_window, limit_answers, open_client
 from lamina.cli.chat.sealed_store import find_or_make_key, sealed_address
 from lamina.cli.chat.terminal import Terminal
-from lamina.cli.explain import layer_lines
+from lamina.cli.fit import layer_lines
 from lamina.cli.stored import find_key, hide_password
 from lamina.context.tools import Offer, workspace_tools
 from lamina.core.envelope import Envelope

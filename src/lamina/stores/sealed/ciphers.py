@@ -81,7 +81,7 @@ def open_header(state: bytes, credential: Key | Passphrase) -> RootCipher:
             raise StoreError(
                 f"another release sealed this store, in format {version}",
                 hint="copy it into a plain store with that release, and from there into a new sealed one: "
-                "lamina conversations copy",
+                "lamina store copy",
             )
         header = msgspec.json.decode(state, type=Header)
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -52,7 +52,7 @@ NEVER = 2**62
 MOST_CIPHERS = 4096
 """Conversations whose ciphers are remembered, so that they need not be derived again."""
 
-RESCUE = "restore it from a backup, or keep what can be read: lamina conversations rescue NAME"
+RESCUE = "restore it from a backup, or keep what can be read: lamina store export NAME --damaged"
 
 
 class Sealed(CheckedStore):
@@ -63,7 +63,7 @@ class Sealed(CheckedStore):
 
     def __init__(self, store: Store, key: Key | Passphrase, *, create: bool = False) -> None:
         if not isinstance(key, Key | Passphrase):
-            hint = "give one Key or Passphrase; to change it, copy: lamina conversations copy --new-key-file"
+            hint = "give one Key or Passphrase; to change it, copy: lamina store copy --new-key-file"
             raise BadInput(f"a {type(key).__name__}", place="key", hint=hint)
         self.store = store
         self._key = key

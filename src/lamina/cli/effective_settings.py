@@ -1,18 +1,14 @@
-"""`lamina config`: the settings in effect, and where each comes from."""
+"""The settings in effect, and where each comes from: the line of a file, a variable, or the default."""
 
 from __future__ import annotations
 
-import argparse
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lamina.cli.output import emit, show, tell
-from lamina.cli.parser import add_json
-from lamina.cli.serve import settings_path
+from lamina.cli.output import show
 from lamina.cli.stored import hide_password
 from lamina.errors import BadInput
 from lamina.fitting.policy import PLAIN_FIELDS
@@ -22,19 +18,6 @@ from lamina.stores.address import KEY_VARIABLE
 
 if TYPE_CHECKING:
     from lamina.relay.config import GatewaySettings, UpstreamSettings
-
-_EXAMPLES = """\
-Prints two groups: the settings of every command, and those of the gateway. Each line ends with its origin:
-the line of a file, a variable, or the default. Settings that have their default are left out, unless --all
-is given. A wrong setting is an error with its line. Keys and tokens are never printed.
-
-examples:
-  lamina config
-  lamina config --settings gateway.toml --all
-  lamina config --all --json | jq '.settings[] | select(.group == "gateway")'
-
-exit status: 0 done, 2 a setting that cannot be used
-"""
 
 _SECRET_VARIABLES = (KEY_VARIABLE, "LAMINA_GATEWAY_TOKEN", "LAMINA_MCP_TOKEN")
 """Variables whose values are never printed, only whether they are set."""
@@ -49,30 +32,15 @@ class EffectiveSetting(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = "default"
 
 
-def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "lamina config [--settings FILE] [--all] [--json]"
-    parser.epilog = _EXAMPLES
-    parser.add_argument("--settings", metavar="FILE", help="a TOML file with the settings of the gateway")
-    parser.add_argument("--all", action="store_true", help="also print settings that have their default")
-    add_json(parser, "the settings")
+def list_settings(path: Path | None, environment: Mapping[str, str]) -> list[EffectiveSetting]:
+    """Every setting with its value and where that comes from. Raises BadInput for a wrong one.
+
+    Two groups: the settings of every command, and those of the gateway. Keys and tokens are never shown.
+    """
+    return [*_trace_user_settings(environment), *_trace_gateway_settings(path, environment)]
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print every setting with its value and where that comes from."""
-    path = settings_path(arguments)
-    rows = [*_trace_user_settings(os.environ), *_trace_gateway_settings(path, os.environ)]
-    if not arguments.all:
-        rows = [row for row in rows if row.origin != "default"]
-    if arguments.json:
-        emit({"settings": msgspec.to_builtins(rows)})
-    elif rows:
-        _print_rows(rows)
-    else:
-        tell("nothing is set, so every setting has its default; --all lists them")
-    return 0
-
-
-def _print_rows(rows: Sequence[EffectiveSetting]) -> None:
+def print_settings(rows: Sequence[EffectiveSetting]) -> None:
     """Print the settings as a table, with a line above each group."""
     name_width = max((len(row.name) for row in rows), default=0)
     value_width = min(max((len(row.value) for row in rows), default=0), 48)
