@@ -163,7 +163,7 @@ def test_places_are_those_of_the_caller_though_messages_before_them_were_left_ou
 
 
 def test_nothing_at_all_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="at least one message is required"):
+    with pytest.raises(InvalidRequest, match="at least one message"):
         fitted(request(user("")))
     with pytest.raises(InvalidRequest, match="give max_tokens"):
         fit_request({"model": "claude-opus-4-8", "messages": [user()]})

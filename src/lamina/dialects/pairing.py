@@ -19,6 +19,7 @@ from lamina.core.text.characters import is_printable
 from lamina.core.values import Entry, Role, Segment, ToolCall, ToolResult
 from lamina.core.waiting_calls import WaitingCalls
 from lamina.dialects.memos import GrowingList
+from lamina.dialects.pieces import MessagePiece
 
 
 def make_call_id(place: int, name: str) -> str:
@@ -162,6 +163,13 @@ class CallLog(Generic[AnyCall]):
         """Add a call of the current answer. It is the newest of its id from now on."""
         self._newest[self.read_key(call)] = call
         self.step.add(call)
+
+    def add_pieces(self, pieces: list[MessagePiece]) -> list[MessagePiece]:
+        """Add the calls of these pieces. Returns the pieces."""
+        for piece in pieces:
+            call: Any = piece.part
+            self.add(call)
+        return pieces
 
     def find(self, word: str) -> AnyCall | None:
         """The newest call of this id; None if there is none."""

@@ -46,7 +46,7 @@ class MessagePiece(msgspec.Struct, frozen=True, gc=False):
 
 
 class MessagePieces(msgspec.Struct, frozen=True, gc=False):
-    """A message in pieces. `is_sendable` says whether it may be sent as it came."""
+    """A message in pieces. It may be sent as it came if it is `is_sendable`, and so is each of its pieces."""
 
     role: Role
     pieces: list[MessagePiece]
@@ -90,13 +90,15 @@ def read_messages(
     begin_calls: Callable[[GrowingList[tuple[Segment, ...]]], AnyCalls],
     read_message: Callable[[Any, int, AnyCalls], tuple[Segment, ...]],
     lead: Sequence[Segment] = (),
+    basis: Any = None,
 ) -> tuple[Segment, ...]:
     """The `lead`, and all messages as segments. Messages that the memo has seen unchanged are not read again.
 
     `begin_calls` makes a log of calls after messages that were read before, `read_message` reads one more.
+    `basis` is what the reading depends on besides.
     """
     memo = memo or ParseMemo(copies=False)
-    unchanged = memo.find_unchanged(messages)
+    unchanged = memo.find_unchanged(messages, basis)
     calls = begin_calls(unchanged.groups)
     start = len(unchanged.groups)
 
@@ -104,6 +106,7 @@ def read_messages(
         return read_message(message, index, calls)
 
     new_segments = read_each(messages[start:], "messages", read_next, start=start)
+    memo.basis = basis
     return memo.remember(unchanged, messages[start:], new_segments, lead=lead)
 
 
@@ -195,6 +198,7 @@ def make_segments(
     has the message itself. `extras` has for each piece what the message holds besides its part.
     """
     segments: list[Segment] = []
+    is_mended = not parsed.is_sendable or not all(piece.is_sendable for piece in parsed.pieces)
     for position, piece in enumerate(parsed.pieces):
         is_first = position == 0
         origin = WireOrigin(
@@ -203,7 +207,7 @@ def make_segments(
             block=piece.block,
             is_first=is_first,
             count=len(parsed.pieces),
-            is_mended=not parsed.is_sendable,
+            is_mended=is_mended,
             notes=notes or {},
         )
         if later_notes is not None and not is_first:

@@ -303,8 +303,8 @@ def _find_last_seam(messages: list[WireMessage], tail: int) -> int:
 
 
 def _apply_rules(scan: Scan) -> list[Violation]:
-    """Every place where a request breaks a rule, in the order of the rules."""
-    return apply_rules({**COMMON_RULES, **scan.format.rules}, scan)
+    """Every place where a request breaks a rule: first those of its API alone."""
+    return apply_rules({**scan.format.rules, **COMMON_RULES}, scan)
 
 
 def apply_rules(rules: Mapping[str, Callable[[Any], Faults]], subject: Any) -> list[Violation]:

@@ -67,7 +67,7 @@ def _absorb_content(content: list[Any], usage: Any, stop: Any, cleared_context: 
     """The answer as segments. An answer without content, which the API may give, has none."""
     segments: tuple[Segment, ...] = ()
     if content:
-        segments = MessageScan(GrowingList()).parse({"role": "assistant", "content": content}, 0)
+        segments = MessageScan(GrowingList()).parse({"role": "assistant", "content": content})
     reported_usage = msgspec.structs.replace(read_usage(usage), cleared=cleared_context)
     return Absorbed(segments=segments, usage=reported_usage, stop=text_or_empty(stop))
 

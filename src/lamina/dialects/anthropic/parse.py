@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -71,7 +71,7 @@ from lamina.dialects.json_values import (
 from lamina.dialects.memos import GrowingList, ParseMemo
 from lamina.dialects.origins import NO_ORIGIN, ON_THE_WIRE, read_origin_in
 from lamina.dialects.pairing import CallLog, describe_result, find_last_answer
-from lamina.dialects.pieces import MessagePiece, MessagePieces, join_pieces, make_segments
+from lamina.dialects.pieces import MessagePiece, MessagePieces, join_pieces, make_segments, read_messages
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
@@ -123,21 +123,19 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     demotes_system = refuses_system_messages(read_model(request))
     deferred_tools = find_deferred_tools(request.get("tools"))
     has_unseen_calls = continues_thread(request)
-    basis = (demotes_system, deferred_tools, has_unseen_calls)
-
-    memo = memo or ParseMemo(copies=False)
-    unchanged = memo.find_unchanged(messages, basis)
-    past = unchanged.groups
-    new_messages = messages[len(past) :]
-    scan = MessageScan(
-        past,
-        demotes_system=demotes_system,
-        deferred_tools=deferred_tools,
-        has_unseen_calls=has_unseen_calls,
+    log = read_messages(
+        messages,
+        memo,
+        begin_calls=lambda past: MessageScan(
+            past,
+            demotes_system=demotes_system,
+            deferred_tools=deferred_tools,
+            has_unseen_calls=has_unseen_calls,
+        ),
+        read_message=lambda message, _, scan: scan.parse(message),
+        lead=system,
+        basis=(demotes_system, deferred_tools, has_unseen_calls),
     )
-    new = read_each(new_messages, "messages", scan.parse, start=len(past))
-    memo.basis = basis
-    log = memo.remember(unchanged, new_messages, new, lead=system)
     return ParsedRequest(log=log, head=_parse_head(request))
 
 
@@ -231,7 +229,7 @@ class MessageScan:
         for segments in past.after(find_last_answer(past)):
             self._follow(segments)
 
-    def parse(self, message: Any, _: int) -> tuple[Segment, ...]:
+    def parse(self, message: Any) -> tuple[Segment, ...]:
         """The segments of the next message.
 
         `{"role": "user", "content": [text, tool_result]}` has the segment of the result first (A6), and is
@@ -255,13 +253,12 @@ class MessageScan:
         extra_fields: Json = {}
         if len(mapping) > 2:  # more than role and content
             extra_fields = select_extra_fields(mapping)
-        is_sendable = all(piece.is_sendable for piece in pieces)
         segments = _make_segments(
             results_first,
             message,
             role=role,
             extra_fields=extra_fields,
-            is_sendable=is_sendable and not is_demoted and not is_reordered,
+            is_sendable=not is_demoted and not is_reordered,
             is_late_system=is_late_system,
             joins=joins,
         )
@@ -374,19 +371,21 @@ class MessageScan:
         them. A result whose call only the server has stays as it is.
         """
         call_id = read_text(mapping, "tool_use_id")
-        answered = self.calls.take(call_id, "")
-        if answered is None and self.has_unseen_calls and not self.conversation_began:
+        call = self.calls.take(call_id, "")
+        if call is None and self.has_unseen_calls and not self.conversation_began:
             part = Raw(dialect=NAME, data=mapping)
             return MessagePiece("tool_result", part, [block], role=Role.TOOL, pinned=True)
-        call = answered or AnsweredCall()
-        result, mended_block = parse_result(mapping, call_id, call.name)
-        is_of_program = call.program_id != ""
+        tool_name = ""
+        if call is not None:
+            tool_name = call.name
+        result, mended_block = parse_result(mapping, call_id, tool_name)
+        is_of_program = call_id in self.calls.programs
         return MessagePiece(
             role=Role.TOOL,
             kind="tool_result",
             part=result,
             block=[mended_block or block],
-            attrs=call.subject,
+            attrs=describe_result(call),
             pinned=is_of_program or bool(find_references(mapping)),
             is_sendable=mended_block is None,
             unread=is_of_program,
@@ -427,7 +426,7 @@ class MessageScan:
         mapping = to_dict_or_empty(block)
         if find_references(mapping) or is_called_by_program(mapping):
             return True
-        return text_or_empty(mapping.get("tool_use_id")) in self.calls.program_ids
+        return text_or_empty(mapping.get("tool_use_id")) in self.calls.programs.values()
 
 
 def _is_api_block(piece: MessagePiece) -> bool:
@@ -435,41 +434,26 @@ def _is_api_block(piece: MessagePiece) -> bool:
     return isinstance(piece.part, Raw) and not piece.pinned
 
 
-class AnsweredCall(NamedTuple):
-    """What a result has to know of its call. All of it is empty if no call has the id of the result.
+class AnthropicCalls(CallLog[ToolCall]):
+    """The calls so far. `programs` has the program that made a call, by the id of the call.
 
-    `subject` are the attributes of the result that its call decides. `program_id` is that of the program that
-    made the call; only that program reads the result.
+    Only that program reads the result.
     """
 
-    id: str = ""
-    name: str = ""
-    subject: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
-    program_id: str = ""
-
-
-class AnthropicCalls(CallLog[AnsweredCall]):
-    """The calls so far. `program_ids` are those of programs that made calls."""
-
     def __init__(self, past: GrowingList[tuple[Segment, ...]]) -> None:
-        self.program_ids: set[str] = set()
+        self.programs: dict[str, str] = {}
         super().__init__(past)
 
     def read_call(self, segment: Segment) -> Any:
-        call = segment.parts[0]
-        if not isinstance(call, ToolCall):
+        call = super().read_call(segment)
+        if call is None:
             return None
         [source] = read_origin_in(segment, NAME).block or [{}]
         block = to_dict_or_empty(source)
-        program_id = ""
+        self.programs.pop(call.id, None)
         if is_called_by_program(block):
-            program_id = text_or_empty(block["caller"].get("tool_id")) or "unknown"
-        return AnsweredCall(call.id, call.name, describe_result(call), program_id)
-
-    def add(self, call: AnsweredCall) -> None:
-        super().add(call)
-        if call.program_id:
-            self.program_ids.add(call.program_id)
+            self.programs[call.id] = text_or_empty(block["caller"].get("tool_id")) or "unknown"
+        return call
 
 
 def _make_segments(

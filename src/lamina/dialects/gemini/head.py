@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from lamina.core.text.characters import is_blank, is_digits, lower_ascii, upper_ascii
 from lamina.core.values import RequestHead
 from lamina.dialects.gemini.contents import holds_parts
@@ -35,6 +37,7 @@ from lamina.dialects.gemini.wire import (
     to_dicts,
     to_snake_case,
 )
+from lamina.dialects.head_table import HeadField, HeadTable, PlainField, name_choice
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
@@ -50,6 +53,7 @@ from lamina.dialects.json_values import (
 from lamina.dialects.port import OwnHead, PlainHead, Request, Tool
 from lamina.errors import BadInput
 
+_ANSWER_FIELD = "responseJsonSchema"
 _SYSTEM_FIELD = "systemInstruction"
 _SYSTEM_SPELLINGS = ("systemInstruction", "system_instruction")
 
@@ -62,20 +66,12 @@ _FIELDS_OF_REST_BODY = frozenset(
 
 _FIELDS_NOT_SETTINGS = ("generationConfig", "contents", "model")
 
-_READ_FIELDS = frozenset(
-    """systemInstruction tools toolConfig maxOutputTokens temperature topP stopSequences responseMimeType
-    responseSchema responseJsonSchema thinkingConfig generationConfig model config""".split()
-)
-"""Fields that `plain_head` reads, or that another module does."""
-
 _SILENT_FIELDS = frozenset(
     """httpOptions shouldReturnHttpResponse labels serviceTier candidateCount seed responseLogprobs logprobs
     automaticFunctionCalling safetySettings store cachedContent modelSelectionConfig routingConfig
-    modelArmorConfig""".split()
+    modelArmorConfig systemInstruction tools responseMimeType responseSchema""".split()
 )
-"""Fields that say how a request is sent, stored, paid for or filtered, and nothing to the model."""
-
-_FIELDS_WITHOUT_LOSS = _READ_FIELDS | _SILENT_FIELDS
+"""Fields that say how a request is sent, stored, paid for or filtered, or that are read elsewhere."""
 
 _FUNCTIONS = "functionDeclarations"
 
@@ -310,35 +306,19 @@ def plain_head(head: RequestHead) -> PlainHead:
     Tools of the API itself, such as a search, have no plain meaning, and neither has a budget for thinking.
     """
     settings = read_settings(head.parameters)
-    thinking = to_dict_or_empty(settings.get("thinkingConfig"))
-    choice = _read_choice(settings.get("toolConfig"))
-    answer_schema = _read_answer_schema(settings)
-    left = [to_snake_case(name) for name in settings if name not in _FIELDS_WITHOUT_LOSS]
-    tools = []
+    settings["model"] = get_text(head.parameters, "model")
+    settings[_ANSWER_FIELD] = _read_answer_schema(settings)
+    plain = _HEAD.read(RequestHead(parameters=settings))
+    left = list(map(to_snake_case, plain.left))
+    tools: list[Tool] = []
     for place, sort, declaration in read_declarations(head.tools):
         if sort == "function":
             tools.append(_read_function(declaration))
         else:
             left.append(f"tools{place}")
-    asks_for_any_json = settings.get("responseMimeType") == "application/json" and answer_schema is None
-    lost_parameters = {
-        "tool_config": choice is None,
-        "thinking_config": get_field(thinking, "thinkingBudget") is not None,
-        "response_mime_type": asks_for_any_json,
-    }
-    left += [name for name, is_lost in lost_parameters.items() if is_lost]
-    return PlainHead(
-        model=get_text(head.parameters, "model"),
-        tools=tuple(tools),
-        output=number_or_none(settings.get("maxOutputTokens")),
-        temperature=number_or_none(settings.get("temperature")),
-        top_p=number_or_none(settings.get("topP")),
-        stop=read_texts(settings.get("stopSequences")),
-        choice=choice or "",
-        answer=answer_schema,
-        effort=lower_ascii(read_word(get_field(thinking, "thinkingLevel"))),
-        left=tuple(left),
-    )
+    if settings.get("responseMimeType") == "application/json" and plain.answer is None:
+        left.append("response_mime_type")
+    return msgspec.structs.replace(plain, tools=tuple(tools), left=tuple(left))
 
 
 def takes_tool(head: RequestHead) -> bool:
@@ -379,47 +359,45 @@ def add_tools(head: RequestHead, added: Sequence[Json]) -> tuple[Json, ...]:
 
 def own_head(plain: PlainHead) -> OwnHead:
     """The same in the fields of the SDK. `left` names what this API cannot say."""
-    thinking = _write_effort(plain)
-    functions = _write_functions(plain.tools)
-    lost_fields = {
-        "effort": plain.effort != "" and thinking is None,
-        "stream": bool(plain.stream),  # another method of the SDK streams
-        "tools": len(functions) < len(plain.tools),
-    }
-    tools: tuple[Json, ...] = ()
-    if functions:
-        tools = ({"function_declarations": functions},)
-    answer_type = None
-    if plain.answer is not None:
-        answer_type = "application/json"
-    config = {
-        "max_output_tokens": plain.output,
-        "temperature": plain.temperature,
-        "top_p": plain.top_p,
-        "stop_sequences": list(plain.stop) or None,
-        "tool_config": _write_choice(plain),
-        "response_mime_type": answer_type,
-        "response_json_schema": plain.answer,
-        "thinking_config": thinking,
-    }
+    own = _HEAD.write(msgspec.structs.replace(plain, stream=plain.stream or None))
     parameters: Json = {}
-    if plain.model:
-        parameters["model"] = plain.model
-    parameters["config"] = drop_nulls(config)
-    left = tuple(name for name, is_lost in lost_fields.items() if is_lost)
-    return OwnHead(head=RequestHead(tools=tools, parameters=parameters), left=left)
+    config: Json = {}
+    for name, value in own.head.parameters.items():
+        if name == "model":
+            parameters[name] = value
+            continue
+        if name == _ANSWER_FIELD:
+            config["response_mime_type"] = "application/json"
+        config[to_snake_case(name)] = value
+    parameters["config"] = config
+    tools: tuple[Json, ...] = ()
+    if own.head.tools:
+        tools = ({"function_declarations": list(own.head.tools)},)
+    return OwnHead(head=RequestHead(tools=tools, parameters=parameters), left=own.left)
 
 
-def _write_effort(plain: PlainHead) -> Json | None:
-    """The level of thinking; None if there is none, or for a model that takes a budget of tokens instead."""
-    level = _THINKING_LEVELS.get(plain.effort)
-    takes_budget = 0 < read_version(plain.model) < _FIRST_VERSION_WITH_LEVELS
-    if level is None or takes_budget:
+def _read_effort(thinking_config: Any) -> str | None:
+    """The level of thinking; None for a budget of tokens."""
+    thinking = to_dict_or_empty(thinking_config)
+    if get_field(thinking, "thinkingBudget") is not None:
         return None
-    return {"thinking_level": level}
+    return lower_ascii(read_word(get_field(thinking, "thinkingLevel")))
 
 
-def _read_function(declaration: Json) -> Tool:
+def _write_effort(effort: str) -> Json | None:
+    if effort not in _THINKING_LEVELS:
+        return None
+    return {"thinking_level": _THINKING_LEVELS[effort]}
+
+
+def _list_refused(plain: PlainHead) -> list[PlainField]:
+    """What the model of a head does not take: older ones have a budget of tokens in place of a level."""
+    if 0 < read_version(plain.model) < _FIRST_VERSION_WITH_LEVELS:
+        return ["effort"]
+    return []
+
+
+def _read_function(declaration: Mapping[str, Any]) -> Tool:
     """A function. Its schema is JSON Schema already, or in the words of this API."""
     schema = get_field(declaration, "parametersJsonSchema")
     if not isinstance(schema, dict):
@@ -431,21 +409,13 @@ def _read_function(declaration: Json) -> Tool:
     )
 
 
-def _write_functions(tools: tuple[Tool, ...]) -> list[Json]:
-    """The declarations. If tools get the same name here, the first is sent, in the place of the last.
-
-    `fs read` and `fs_read` are both `fs_read` here, and the API takes a name once.
-    """
-    functions: dict[str, Json] = {}
-    for tool in tools:
-        name = make_safe_name(tool.name)
-        function: Json = {"name": name}
-        if tool.description:
-            function["description"] = tool.description
-        if tool.schema:
-            function["parameters_json_schema"] = tool.schema
-        functions[name] = functions.pop(name, function)
-    return list(functions.values())
+def _write_function(tool: Tool) -> Json:
+    function: Json = {"name": make_safe_name(tool.name)}
+    if tool.description:
+        function["description"] = tool.description
+    if tool.schema:
+        function["parameters_json_schema"] = tool.schema
+    return function
 
 
 def _read_choice(tool_config: Any) -> str | None:
@@ -465,17 +435,13 @@ def _read_choice(tool_config: Any) -> str | None:
     return None
 
 
-def _write_choice(plain: PlainHead) -> Json | None:
-    """The choice of a tool; None if there is none to choose.
-
-    "tool:read" becomes the mode ANY with `read` as the only allowed name.
-    """
-    if not plain.choice or not plain.tools:
-        return None
-    if plain.choice.startswith("tool:"):
-        name = make_safe_name(plain.choice.removeprefix("tool:"))
-        return {"function_calling_config": {"mode": "ANY", "allowed_function_names": [name]}}
-    return {"function_calling_config": {"mode": upper_ascii(plain.choice)}}
+def _write_choice(choice: str) -> Json:
+    """The choice of a tool: "tool:read" becomes the mode ANY with `read` as the only allowed name."""
+    tool_name = name_choice(choice)
+    if tool_name is None:
+        return {"function_calling_config": {"mode": upper_ascii(choice)}}
+    name = make_safe_name(tool_name)
+    return {"function_calling_config": {"mode": "ANY", "allowed_function_names": [name]}}
 
 
 def _read_answer_schema(settings: Json) -> Json | None:
@@ -542,3 +508,21 @@ def _allow_null(schema: Json) -> Json:
     if isinstance(schema.get("anyOf"), list):
         return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
     return schema
+
+
+_HEAD = HeadTable(
+    fields=(
+        HeadField("model", "model", str),
+        HeadField("output", "maxOutputTokens", number_or_none),
+        HeadField("temperature", "temperature", number_or_none),
+        HeadField("top_p", "topP", number_or_none),
+        HeadField("stop", "stopSequences", read_texts, list),
+        HeadField("choice", "toolConfig", _read_choice, _write_choice),
+        HeadField("answer", _ANSWER_FIELD, dict),
+        HeadField("effort", "thinkingConfig", _read_effort, _write_effort),
+    ),
+    silent=_SILENT_FIELDS,
+    read_tool=_read_function,
+    write_tool=_write_function,
+    refuses=_list_refused,
+)

@@ -72,11 +72,12 @@ def _read_message(value: Any) -> tuple[str, list[CachePiece]]:
     others: list[CachePiece] = []
     for position, image in enumerate(read_list(message, "images")):
         field = f"images[{position}]"
-        picture = read_picture(image, field).part
+        picture = read_picture(image, field)[0]
         others.append(CachePiece("image", {"role": role, "image": picture.data or picture.url}, f".{field}"))
     for position, call in enumerate(read_list(message, "tool_calls")):
-        name = read_call(call, position).part.name
+        read_call(call, position)  # raises BadInput for what is no call
         function = to_fields(to_fields(call)["function"])
+        name = function["name"]
         data = {"role": role, "call": name, "arguments": function.get("arguments") or {}}
         others.append(CachePiece("call", data, f".tool_calls[{position}]", name))
     text = read_text(message, "content")

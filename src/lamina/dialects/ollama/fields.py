@@ -28,6 +28,7 @@ from lamina.dialects.json_values import (
     to_dict_or_empty,
 )
 from lamina.dialects.pairing import make_call_id
+from lamina.dialects.pieces import MessagePiece
 from lamina.errors import BadInput
 
 NAME = "ollama"
@@ -69,15 +70,8 @@ def read_text(message: Mapping[str, Any], field: str) -> str:
     return read_optional_text(message, field) or ""
 
 
-class ParsedPicture(msgspec.Struct, frozen=True, gc=False):
-    """A picture, and whether it may be sent as it came."""
-
-    part: Image
-    is_sendable: bool = True
-
-
-def read_picture(value: Any, place: str) -> ParsedPicture:
-    """A picture as base64, bytes, a path, or the SDK's object around one of them.
+def read_picture(value: Any, place: str) -> tuple[Image, bool]:
+    """A picture as base64, bytes, a path, or the SDK's object, and whether it may be sent as it came.
 
     `"iVBORw0…"` has its data, and `"shots/a.png"` an address. A data URL is read too, but cannot be sent as
     it came.
@@ -85,17 +79,17 @@ def read_picture(value: Any, place: str) -> ParsedPicture:
     picture = unwrap_picture(value)
     match picture:
         case bytes() | bytearray():
-            return ParsedPicture(Image(data=b64encode(picture).decode()))
+            return Image(data=b64encode(picture).decode()), True
         case os.PathLike():
-            return ParsedPicture(Image(url=os.fsdecode(picture)))
+            return Image(url=os.fsdecode(picture)), True
         case str() if is_base64(picture):
-            return ParsedPicture(Image(data=picture))
+            return Image(data=picture), True
         case str() if is_picture_file(picture):
-            return ParsedPicture(Image(url=picture))
+            return Image(url=picture), True
         case str():
             media_type, data = split_data_url(picture)
             if is_base64(data):
-                return ParsedPicture(Image(data=data, media_type=media_type), is_sendable=False)
+                return Image(data=data, media_type=media_type), False
     problem = f"a picture is {describe_value(picture)}"
     raise BadInput(problem, place=place, hint='give base64, without "data:"')
 
@@ -137,14 +131,7 @@ def is_picture_file(text: str) -> bool:
     return lower_ascii(text).endswith(_PICTURE_SUFFIXES)
 
 
-class ParsedOllamaCall(msgspec.Struct, frozen=True, gc=False):
-    """A call, and whether its block may be sent as it came."""
-
-    part: ToolCall
-    is_sendable: bool
-
-
-def read_call(value: Any, index: int) -> ParsedOllamaCall:
+def read_call(value: Any, index: int) -> MessagePiece:
     """The call at this index of a message. A call without an id gets one from its index and its name.
 
     `{"function": {"name": "read", "arguments": {"path": "a.py"}}}` is a call of `read`. At index 0 its id is
@@ -160,7 +147,7 @@ def read_call(value: Any, index: int) -> ParsedOllamaCall:
     call_id = text_or_empty(block.get("id")) or make_call_id(index, name)
     call = ToolCall(id=call_id, name=name, arguments=_encode_arguments(wire_arguments))
     is_sendable = isinstance(wire_arguments, Mapping) and name != ""
-    return ParsedOllamaCall(call, is_sendable)
+    return MessagePiece("tool_call", call, value, is_sendable=is_sendable)
 
 
 def _encode_arguments(arguments: Any) -> str:

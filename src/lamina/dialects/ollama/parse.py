@@ -129,11 +129,10 @@ def _read_user_or_system(message: Mapping[str, Any], role: Role) -> MessagePiece
 
     `{"role": "user", "content": "Look", "images": ["iVBORw0…"]}` has two pieces, a text and a picture.
     """
-    content = _read_content(message, role.value)
-    pieces = content.pieces
+    pieces = _read_content(message, role.value)
     if not pieces:
         pieces.append(MessagePiece(role.value, Raw(dialect=NAME, data=read_text(message, "content"))))
-    return MessagePieces(role, pieces, content.is_sendable and _has_no_calls(message))
+    return MessagePieces(role, pieces, _has_no_calls(message))
 
 
 def _read_assistant(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePieces:
@@ -145,16 +144,10 @@ def _read_assistant(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePi
     thought = read_text(message, "thinking")
     if not is_blank(thought):
         pieces.append(MessagePiece("thinking", Thinking(text=thought)))
-    content = _read_content(message, "assistant")
-    pieces += content.pieces
-    is_sendable = content.is_sendable
+    pieces += _read_content(message, "assistant")
     calls.begin_answer()
-    blocks = read_list(message, "tool_calls")
-    for block, call in zip(blocks, read_each(blocks, "tool_calls", read_call), strict=True):
-        calls.add(call.part)
-        pieces.append(MessagePiece("tool_call", call.part, block))
-        is_sendable = is_sendable and call.is_sendable
-    return MessagePieces(Role.ASSISTANT, pieces or [MessagePiece("assistant", Text(""))], is_sendable)
+    pieces += calls.add_pieces(read_each(read_list(message, "tool_calls"), "tool_calls", read_call))
+    return MessagePieces(Role.ASSISTANT, pieces or [MessagePiece("assistant", Text(""))])
 
 
 def _read_tool(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePieces:
@@ -163,31 +156,29 @@ def _read_tool(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePieces:
     A message without a name is sent as it came too: the server reads its position.
     """
     call = calls.take_answered_call(message)
-    wire_content = _read_content(message, "tool_result")
-    content: Any = tuple(piece.part for piece in wire_content.pieces)
+    pieces = _read_content(message, "tool_result")
+    content: Any = tuple(piece.part for piece in pieces)
     result = ToolResult(id="", content=content, name=read_text(message, "tool_name"))
     if call is not None:
         result = ToolResult(id=call.id, content=content, name=call.name)
-    is_sendable = wire_content.is_sendable and _has_no_calls(message)
+    is_sendable = _has_no_calls(message) and all(piece.is_sendable for piece in pieces)
     piece = MessagePiece("tool_result", result, attrs=describe_result(call))
     return MessagePieces(Role.TOOL, [piece], is_sendable)
 
 
-def _read_content(message: Mapping[str, Any], kind: str) -> MessagePieces:
+def _read_content(message: Mapping[str, Any], kind: str) -> list[MessagePiece]:
     """Text that is not blank, then the pictures.
 
     Of `{"content": " ", "images": [A]}` it is the picture alone.
     """
     pieces: list[MessagePiece] = []
-    is_sendable = True
     text = read_text(message, "content")
     if not is_blank(text):
         pieces.append(MessagePiece(kind, Text(text)))
     for position, block in enumerate(read_list(message, "images")):
-        picture = read_picture(block, f"images[{position}]")
-        pieces.append(MessagePiece(kind, picture.part, block))
-        is_sendable = is_sendable and picture.is_sendable
-    return MessagePieces(Role.USER, pieces, is_sendable)
+        picture, is_sendable = read_picture(block, f"images[{position}]")
+        pieces.append(MessagePiece(kind, picture, block, is_sendable=is_sendable))
+    return pieces
 
 
 def _has_no_calls(message: Mapping[str, Any]) -> bool:

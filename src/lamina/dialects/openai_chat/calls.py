@@ -11,11 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from lamina.core.values import ToolCall
 from lamina.dialects.json_values import (
-    Json,
     add_outer_place,
     decode_arguments,
     describe_value,
@@ -26,6 +23,7 @@ from lamina.dialects.json_values import (
     to_dict,
 )
 from lamina.dialects.pairing import CallLog
+from lamina.dialects.pieces import MessagePiece
 from lamina.errors import BadInput
 
 _SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -37,15 +35,7 @@ LEGACY = "function_call:"
 """The ids of calls that have no id on the wire begin with this."""
 
 
-class ParsedChatCall(msgspec.Struct, frozen=True, gc=False):
-    """A call, its block on the wire, and whether that block may be sent as it came."""
-
-    part: ToolCall
-    block: Json
-    is_sendable: bool
-
-
-def read_calls(message: Mapping[str, Any], index: int) -> list[ParsedChatCall]:
+def read_calls(message: Mapping[str, Any], index: int) -> list[MessagePiece]:
     """The calls in the message at `index`, in order. The one from before tools is the last.
 
     An error names the call: `tool_calls[1].function.name`.
@@ -63,12 +53,6 @@ def read_calls(message: Mapping[str, Any], index: int) -> list[ParsedChatCall]:
 def is_safe_name(name: str) -> bool:
     """Whether providers take this as the name of a function."""
     return _SAFE_NAME.fullmatch(name) is not None
-
-
-def has_refused_name(function: Mapping[str, Any]) -> bool:
-    """Whether a call or a definition has a name that providers refuse. What is not a string is no name."""
-    name = function.get("name")
-    return isinstance(name, str) and not is_safe_name(name)
 
 
 def make_safe_name(name: str) -> str:
@@ -132,7 +116,7 @@ class ChatCalls(CallLog[ToolCall]):
         return self.step.calls[place]
 
 
-def _read_tool_call(value: Any) -> ParsedChatCall:
+def _read_tool_call(value: Any) -> MessagePiece:
     """A call as `tool_calls` has it: of a function, or of a custom tool that takes free text.
 
     A custom call has `{"custom": {"name": "sh", "input": "ls"}}`, and the arguments `{"input": "ls"}` in the
@@ -151,13 +135,14 @@ def _read_tool_call(value: Any) -> ParsedChatCall:
     call_id = read_optional_text(block, "id") or ""
     call = ToolCall(id=call_id, name=read_name(function), arguments=encode_arguments(arguments))
     is_sendable = call_id != "" and isinstance(wire_arguments, str) and is_safe_name(call.name)
-    return ParsedChatCall(call, block, is_sendable)
+    return MessagePiece("tool_call", call, block, is_sendable=is_sendable)
 
 
-def _read_function_call(value: Any, index: int) -> ParsedChatCall:
+def _read_function_call(value: Any, index: int) -> MessagePiece:
     """A call from before tools. It has no id on the wire, so its id is made from its message's index."""
     block = to_dict(value)
     wire_arguments = block.get("arguments")
     arguments = encode_arguments(wire_arguments)
     call = ToolCall(id=f"{LEGACY}{index}", name=read_name(block), arguments=arguments)
-    return ParsedChatCall(call, block, isinstance(wire_arguments, str) and is_safe_name(call.name))
+    is_sendable = isinstance(wire_arguments, str) and is_safe_name(call.name)
+    return MessagePiece("tool_call", call, block, is_sendable=is_sendable)

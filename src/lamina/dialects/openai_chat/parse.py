@@ -167,11 +167,8 @@ def _read_assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) ->
         pieces.append(MessagePiece(kind, Raw(dialect=NAME, data=extra_fields)))
     pieces += _read_content(message, "assistant")
     calls.begin_answer()  # some servers count the calls of each answer from 0
+    pieces += calls.add_pieces(read_calls(message, index))
     is_sendable = has_valid_content(message)
-    for call in read_calls(message, index):
-        calls.add(call.part)
-        pieces.append(MessagePiece("tool_call", call.part, call.block))
-        is_sendable = is_sendable and call.is_sendable
     return MessagePieces(Role.ASSISTANT, pieces or [MessagePiece("assistant", Text(""))], is_sendable)
 
 
