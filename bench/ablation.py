@@ -34,14 +34,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 import lamina.core
 from bench import talks
 from bench.arguments import split_list, split_numbers
+from bench.lab.runs import replay
+from bench.lab.sums import sum_outcomes
 from bench.proof.follow import follow
 from bench.proof.variables import make_tasks
 from bench.samples import QUICK_HELP, sample_sessions
 from bench.standing_rules import rule_talks
 from lamina.core.text.clipping import clip_lines
 from lamina.models.counters import counter_for
-from lamina.replay import Trace, read_traces, replay
-from lamina.replay.account_sums import sum_outcomes
+from lamina.replay import Trace, read_traces
 from tools.house import count_code_lines
 
 WHOLE, BAREST = "nothing", "all of them"

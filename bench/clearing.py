@@ -16,9 +16,8 @@ from typing import Any
 
 import msgspec
 
-from lamina.replay import PolicyRequest, ReplayPolicy, Setting
-from lamina.replay.policies.plain import Sliding
-from lamina.replay.policies.port import Message
+from bench.lab.plain import Sliding
+from bench.lab.port import Message, PolicyRequest, ReplayPolicy, Setting
 
 KEPT = 5
 """Results at the end that libraries spare."""

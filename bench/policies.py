@@ -27,21 +27,22 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.arguments import split_list, split_numbers
-from bench.peers.catalogue import PEERS, interpreter, version
-from bench.peers.policies import policy_name
-from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
-from bench.samples import QUICK_HELP, sample_sessions
-from lamina.errors import BadInput
-from lamina.replay import ReplayOutcome, Trace, UnreadableLine, read_traces, replay
-from lamina.replay.account_columns import (
+from bench.lab.columns import (
     Column,
     align_columns,
     format_percent,
     format_whole,
 )
-from lamina.replay.account_sums import Total, sum_outcomes
-from lamina.replay.policies import POLICIES
-from lamina.replay.runs import TraceReplay
+from bench.lab.policies import POLICIES
+from bench.lab.runs import TraceReplay, replay
+from bench.lab.sums import Total, sum_outcomes
+from bench.lab.values import ReplayOutcome
+from bench.peers.catalogue import PEERS, interpreter, version
+from bench.peers.policies import policy_name
+from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
+from bench.samples import QUICK_HELP, sample_sessions
+from lamina.errors import BadInput
+from lamina.replay import Trace, UnreadableLine, read_traces
 
 WINDOWS, RULES = "32000,64000,200000", "anthropic,openai,openai_legacy,gemini,vllm"
 FRONTIER = [f"{name}@{target:g}" for name in (OTHER, OWN) for target in TARGETS]

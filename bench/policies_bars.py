@@ -12,8 +12,8 @@ from operator import mul
 from random import Random
 from typing import NamedTuple
 
-from lamina.replay import ReplayOutcome
-from lamina.replay.account_sums import Total, sum_outcomes
+from bench.lab.sums import Total, sum_outcomes
+from bench.lab.values import ReplayOutcome
 
 OWN, OTHER = "lamina", "sliding"
 TARGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)

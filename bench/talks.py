@@ -34,14 +34,14 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.arguments import split_list, split_numbers
+from bench.lab.policies import find_policy
+from bench.lab.port import PolicyRun, make_setting
 from bench.samples import QUICK_HELP
 from bench.standing_rules import RuleTalk, Wish, rule_talks
 from bench.wishes import HALVES, recognise_half, wish_talks
 from lamina.caches import all_rules
 from lamina.models.counters import counter_for
 from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.policies import find_policy
-from lamina.replay.policies.port import PolicyRun, make_setting
 
 POLICIES = "drop_oldest,sliding@0.3,sliding@0.5,sliding@0.7,sliding@0.85,lamina"
 WINDOWS = "4000,8000,16000"

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from lamina.replay import ReplayPolicy, Setting
-from lamina.replay.policies.lamina_policies import LaminaRun
-from lamina.replay.policies.port import PolicyRun
+from bench.lab.lamina_policies import LaminaRun
+from bench.lab.port import PolicyRun, ReplayPolicy, Setting
 
 
 def _start_without_reminders(setting: Setting) -> PolicyRun:

@@ -28,20 +28,22 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
+from bench.lab.lamina_policies import LaminaRun
+from bench.lab.outcomes import evaluate_walk
+from bench.lab.policies import find_policy
+from bench.lab.port import PolicyRun, ReplayPolicy, Setting, make_setting
+from bench.lab.values import ReplayOutcome
+from bench.lab.walk import NeededTerms, WalkStep, walk
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.caches import rates, rules_for
 from lamina.core.cut_target import Rates, choose_working
 from lamina.core.values import Preference
+from lamina.costs import RequestTable, compare_settings
+from lamina.costs.savings import DEFAULT
 from lamina.models.counters import counter_for
-from lamina.replay import ReplayOutcome, ReplayPolicy, Setting, Trace, read_traces
+from lamina.replay import Trace, price_trace, read_traces
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
-from lamina.replay.outcomes import evaluate_walk
-from lamina.replay.policies import find_policy
-from lamina.replay.policies.lamina_policies import LaminaRun
-from lamina.replay.policies.port import PolicyRun, make_setting
-from lamina.replay.savings import DEFAULT, price_settings
-from lamina.replay.walk import NeededTerms, WalkStep, walk
 
 MODELS = (
     "claude-opus-4-7",
@@ -211,9 +213,13 @@ def estimate_bills(trace: Trace, bills: Iterable[Bill]) -> Iterator[Bill]:
     for bill in bills:
         if bill.way != EVERYTHING or trace.compacted:
             continue
-        shares = price_settings(msgspec.structs.replace(trace, model=bill.model, dialect=""), 1.0)
-        if shares:
-            yield msgspec.structs.replace(bill, way=SAID, dollars=bill.dollars * shares[DEFAULT].dollars)
+        used = {place: msgspec.structs.replace(usage, model="") for place, usage in trace.used.items()}
+        table = RequestTable()
+        table.add(price_trace(msgspec.structs.replace(trace, model=bill.model, dialect="", used=used)))
+        saving = compare_settings(table)
+        if saving is not None:
+            share = 1 - saving.rows[DEFAULT].saved
+            yield msgspec.structs.replace(bill, way=SAID, dollars=bill.dollars * share)
 
 
 def _list_ways() -> Iterator[tuple[str, ReplayPolicy, int]]:

@@ -1,6 +1,6 @@
-"""The peers as policies of `lamina.replay`: each in its own process and environment, with its own time.
+"""The peers as policies of the lab: each in its own process and environment, with its own time.
 
-`lamina.replay.policies.policy` takes any policy by the name `package.module:attribute`. Every peer is an
+`bench.lab.policies.policy` takes any policy by the name `package.module:attribute`. Every peer is an
 attribute of this module, with underscores for hyphens: `bench.peers.policies:langchain_trim`. In tables a
 peer has a short name, `peer:langchain-trim`.
 
@@ -15,11 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from bench.lab.port import PolicyRequest, PolicyRun, ReplayPolicy, Setting
 from bench.peers.catalogue import HOME, PEERS, Peer, interpreter
 from bench.peers.process import PeerFailed, Worker
 from lamina.errors import BadInput
-from lamina.replay import PolicyRequest, ReplayPolicy, Setting
-from lamina.replay.policies.port import PolicyRun
 
 LIMIT = 5.0
 """Seconds for a call."""
@@ -47,7 +46,7 @@ class Sizes(Protocol):
 
 
 def policy_name(peer_name: str) -> str:
-    """The name under which `lamina.replay.policies.policy` finds a peer, in any process."""
+    """The name under which `bench.lab.policies.policy` finds a peer, in any process."""
     return f"{__name__}:{peer_name.replace('-', '_')}"
 
 

@@ -15,6 +15,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from bench.lab.lamina_policies import LaminaRun
+from bench.lab.outcomes import evaluate_walk
+from bench.lab.policies import find_policy
+from bench.lab.port import Message, PolicyRequest, PolicyRun, ReplayPolicy, Setting, make_setting
+from bench.lab.runs import MODELS
+from bench.lab.walk import NeededTerms, WalkStep, walk
 from bench.peers.catalogue import PEERS
 from bench.peers.policies import policy_name
 from bench.proof.recalling import Offers, recall_for
@@ -23,15 +29,9 @@ from bench.talks import QUESTION_FOR_A_MODEL, is_in_sight, plain_words
 from lamina.caches import all_rules
 from lamina.core.values import Fold, Ledger
 from lamina.models.counters import counter_for
-from lamina.replay import PolicyRequest, ReplayPolicy, Setting, Trace
+from lamina.replay import Trace
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import CHAT, ModelCall, RecordedConversation
-from lamina.replay.outcomes import evaluate_walk
-from lamina.replay.policies import find_policy
-from lamina.replay.policies.lamina_policies import LaminaRun
-from lamina.replay.policies.port import Message, PolicyRun, make_setting
-from lamina.replay.runs import MODELS
-from lamina.replay.walk import NeededTerms, WalkStep, walk
 
 FULL = "none"
 OWN = "lamina"

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from bench.lab.port import PolicyRequest, ReplayPolicy, Setting
 from lamina.caches import CacheRules, all_rules
 from lamina.core import Counter
-from lamina.replay import PolicyRequest, RecordedUsage, ReplayPolicy, Setting, Trace
+from lamina.replay import RecordedUsage, Trace
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
 

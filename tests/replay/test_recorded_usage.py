@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from lamina.costs import Request
 from lamina.models import model
-from lamina.replay import RecordedUsage, Trace, sum_recorded_usage
+from lamina.replay import RecordedUsage, Trace, price_trace
 
 
 def trace(*used: RecordedUsage, compacted: tuple[int, ...] = (), **fields: Any) -> Trace:
@@ -20,33 +21,39 @@ def call(read: int, rest: int = 1_000, *, at: float | None = None) -> RecordedUs
     return RecordedUsage(read=read, written=rest, output=10, at=at)
 
 
-def test_what_was_reported_is_summed() -> None:
-    told = sum_recorded_usage(
+def find_losses(*used: RecordedUsage, compacted: tuple[int, ...] = ()) -> dict[int, Request]:
+    """The rows that lost a cache, by their number from 1."""
+    rows = price_trace(trace(*used, compacted=compacted))
+    return {number: row for number, row in enumerate(rows, start=1) if row.lost}
+
+
+def test_what_was_reported_is_a_row() -> None:
+    rows = price_trace(
         trace(RecordedUsage(uncached=1, read=2, written=3, output=4), RecordedUsage(uncached=10, read=20))
     )
-    assert (told.trace, told.source, told.calls) == ("t", "s", 2)
-    assert (told.uncached, told.read, told.written, told.output) == (11, 22, 3, 4)
+    assert [(row.conversation, row.client) for row in rows] == [("t", "s")] * 2
+    assert [(row.tokens, row.read, row.written, row.output) for row in rows] == [(6, 2, 3, 4), (30, 20, 0, 0)]
 
 
 def test_dollars_are_the_models_own_prices() -> None:
     prices = model("claude-opus-4-6").prices
-    told = sum_recorded_usage(trace(RecordedUsage(uncached=1_000, read=2_000, written=3_000, output=400)))
+    [told] = price_trace(trace(RecordedUsage(uncached=1_000, read=2_000, written=3_000, output=400)))
     parts = ((1_000, prices.input), (2_000, prices.read), (3_000, prices.write), (400, prices.output))
     assert told.dollars == pytest.approx(sum(tokens * (price or 0) for tokens, price in parts) / 1e6)
 
 
 @pytest.mark.parametrize("name", ["", "nobody-knows-1"])
 def test_a_model_without_prices_has_no_dollars(name: str) -> None:
-    assert sum_recorded_usage(trace(call(0), model=name)).dollars is None
+    [told] = price_trace(trace(call(0), model=name))
+    assert told.dollars is None
 
 
 def test_a_trace_without_usage_says_nothing() -> None:
-    told = sum_recorded_usage(trace())
-    assert (told.calls, told.dollars, told.lost) == (0, None, ())
+    assert price_trace(trace()) == []
 
 
 def test_a_cache_that_was_read_is_not_lost() -> None:
-    assert sum_recorded_usage(trace(call(0, 10_000), call(10_000), call(11_000))).lost == ()
+    assert find_losses(call(0, 10_000), call(10_000), call(11_000)) == {}
 
 
 @pytest.mark.parametrize(
@@ -64,22 +71,21 @@ def test_a_cache_that_was_read_is_not_lost() -> None:
 def test_a_loss_has_its_number_its_tokens_and_a_reason(
     calls: tuple[RecordedUsage, ...], compacted: tuple[int, ...], why: str
 ) -> None:
-    losses = sum_recorded_usage(trace(*calls, compacted=compacted)).lost
-    [loss] = [each for each in losses if each.call == 3]
+    loss = find_losses(*calls, compacted=compacted)[3]
     assert why in loss.why
-    assert loss.tokens == min(calls[1].total, calls[2].total) - calls[2].read
+    assert loss.lost == min(calls[1].total, calls[2].total) - calls[2].read
 
 
 def test_where_no_call_ever_read_it_says_so() -> None:
-    told = sum_recorded_usage(trace(call(0, 9_000), call(0, 10_000), call(0, 11_000)))
-    assert [(loss.call, loss.why) for loss in told.lost] == [
+    losses = find_losses(call(0, 9_000), call(0, 10_000), call(0, 11_000))
+    assert [(number, loss.why) for number, loss in losses.items()] == [
         (2, "no call of it had read anything"), (3, "no call of it had read anything"),
     ]  # fmt: skip
 
 
 def test_less_than_the_provider_caches_cannot_be_lost() -> None:
-    assert sum_recorded_usage(trace(call(0, 900), call(0, 1_000))).lost == ()
+    assert find_losses(call(0, 900), call(0, 1_000)) == {}
 
 
 def test_the_first_call_loses_nothing() -> None:
-    assert sum_recorded_usage(trace(call(0, 90_000))).lost == ()
+    assert find_losses(call(0, 90_000)) == {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lamina.models import model
-from lamina.replay import RecordedUsage, Trace, sum_recorded_usage
+from lamina.replay import RecordedUsage, Trace, price_trace
 from lamina.replay.traces.growing_requests import _add_usages
 from lamina.replay.traces.json_fields import parse_usage
 
@@ -48,18 +48,10 @@ def test_each_call_has_the_prices_of_its_own_model_and_lifetime() -> None:
     )
     own, other = model(OPUS).prices, model(HAIKU).prices
     parts = ((1_000, own.input), (10, own.output), (2_000, other.write), (3_000, other.write_1h))
-    told = sum_recorded_usage(trace(*calls))
-    assert told.dollars == pytest.approx(sum(tokens * (price or 0) for tokens, price in parts) / 1e6)
-    assert told.written == 5_000
-
-
-def test_one_call_without_a_price_leaves_the_whole_without() -> None:
-    assert (
-        sum_recorded_usage(
-            trace(RecordedUsage(uncached=10), RecordedUsage(uncached=10, model="nobody-knows-1"))
-        ).dollars
-        is None
-    )
+    told = price_trace(trace(*calls))
+    by_hand = sum(tokens * (price or 0) for tokens, price in parts) / 1e6
+    assert sum(row.dollars or 0.0 for row in told) == pytest.approx(by_hand)
+    assert sum(row.written for row in told) == 5_000
 
 
 def test_a_change_of_model_is_why_its_cache_is_empty() -> None:
@@ -68,12 +60,12 @@ def test_a_change_of_model_is_why_its_cache_is_empty() -> None:
         RecordedUsage(read=50_000),
         RecordedUsage(written=50_000, model=HAIKU),
     )
-    [loss] = sum_recorded_usage(trace(*calls)).lost
-    assert (loss.call, loss.tokens, loss.why) == (3, 50_000, f"the model changed from {OPUS} to {HAIKU}")
+    [(number, loss)] = [(at, row) for at, row in enumerate(price_trace(trace(*calls)), start=1) if row.lost]
+    assert (number, loss.lost, loss.why) == (3, 50_000, f"the model changed from {OPUS} to {HAIKU}")
     facts = model(HAIKU).prices
     assert facts.write
     assert facts.read
-    assert loss.dollars == pytest.approx(50_000 * (facts.write - facts.read) / 1_000_000)
+    assert loss.lost_dollars == pytest.approx(50_000 * (facts.write - facts.read) / 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -84,5 +76,6 @@ def test_a_change_of_model_is_why_its_cache_is_empty() -> None:
     ],
 )
 def test_what_was_bought_for_an_hour_is_not_lost_by_half_an_hour(first: RecordedUsage, why: str) -> None:
-    [loss] = sum_recorded_usage(trace(first, RecordedUsage(written=50_000, at=1_801))).lost
+    rows = price_trace(trace(first, RecordedUsage(written=50_000, at=1_801)))
+    [loss] = [row for row in rows if row.lost]
     assert loss.why == why

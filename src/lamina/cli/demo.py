@@ -6,34 +6,36 @@ The session is made up, no model is asked and nothing leaves the machine. The fi
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from lamina.caches import rules_for
+from lamina.caches import rules_for, simulator
 from lamina.cli.output import emit, paint, progress
 from lamina.cli.parser import add_json, seed_number, window_size
 from lamina.cli.recording import MODEL, make_recording, split_calls
 from lamina.cli.text_picture import draw_session
+from lamina.conversations.costs import price_tally
 from lamina.core.text.clipping import count_units
 from lamina.core.values import Budget, Ledger
 from lamina.core.wording import text_of
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.models.counters import counter_for
-from lamina.replay.account_columns import format_percent
-from lamina.replay.account_sums import Total, sum_outcomes
+from lamina.models.facts import AS_OF
 from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.policies.plain import Sliding
-from lamina.replay.policies.port import RESERVED_PART, make_setting
-from lamina.replay.runs import replay
-from lamina.replay.values import ReplayAccount, Trace
 
 SEED, TURNS, WINDOW = 4, 14, 32_000
+RESERVED_PART = 8
+"""One part in so many of the window is left for the answer."""
+
+PACE = 20.0
+"""Seconds between two calls."""
+
 CHAT, OWN = "openai_chat", "lamina"
 TITLES = {
     "none": "send everything",
-    "drop_oldest": "drop the oldest",
     "sliding": "sliding window",
     OWN: "lamina",
 }
@@ -49,7 +51,7 @@ RUNBOOK = "# Runbook\n\n" + "\n\n".join(
 
 _AVERAGE = """\
 On average over seeds 1 to 20, lamina costs 1.12 times as much as the sliding
-window. It loses no needed name; the sliding window loses 23 of 240."""
+window, recalls included. It loses no needed name; the window loses 23 of 240."""
 """A test that takes a minute measures these figures."""
 
 _EXAMPLES = """\
@@ -58,7 +60,7 @@ The session is made up from its seed. Whether lamina is also the cheapest depend
 examples:
   lamina demo
   lamina demo --seed 6 --window 24000
-  lamina demo --json | jq '.totals'
+  lamina demo --json | jq '.costs'
 
 exit status: 0 done, 3 the session cannot be made to fit the window
 """
@@ -80,6 +82,21 @@ class DemoQuestion(msgspec.Struct, frozen=True, kw_only=True):
     lost_at: int
 
 
+class PolicyCost(msgspec.Struct, frozen=True, kw_only=True):
+    """The session under one policy: the tokens of each request, and before which ones something was left out.
+
+    `price` is that of the input in USD, and `cached` the share of it that the cache gave. `refused` requests
+    are larger than the window.
+    """
+
+    policy: str
+    price: float
+    cached: float
+    sizes: tuple[int, ...]
+    cuts: tuple[int, ...]
+    refused: int
+
+
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -91,7 +108,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         default=WINDOW,
         help=f"the context window in tokens (default: {WINDOW})",
     )
-    add_json(parser, "the account of every policy, and what became of the question")
+    add_json(parser, "what every policy costs, and what became of the question")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -99,21 +116,21 @@ def run(arguments: argparse.Namespace) -> int:
     session = make_session(arguments.seed)
     with progress("playing a made-up session"):
         question = _ask(session, arguments.window)
-        account = _replay_policies(session, arguments)
+        costs = _play_policies(session, arguments)
     if arguments.json:
         emit(
             {
                 "seed": arguments.seed,
                 "turns": TURNS,
                 "window": arguments.window,
-                "totals": msgspec.to_builtins(sum_outcomes(account.outcomes)),
+                "costs": msgspec.to_builtins(costs),
                 "question": msgspec.to_builtins(question),
             }
         )
     else:
         _print_question(question, arguments)
-        _print_costs(account)
-        _print_picture(account)
+        _print_costs(costs)
+        _print_picture(costs)
         _print_next(arguments)
     return 0
 
@@ -137,7 +154,7 @@ def _ask(session: dict[str, Any], window: int) -> DemoQuestion:
     """Send every request of the session and then the question, with lamina and with a sliding window."""
     prompt = {"role": "user", "content": QUESTION}
     calls = list(split_calls({**session, "messages": [*session["messages"], prompt]}))
-    fitted = _fit_calls(calls, window)
+    fitted = _fit_calls(calls, window)[-1]
     reminder, tokens = _find_reminder(fitted)
     return DemoQuestion(
         calls=len(calls),
@@ -149,16 +166,17 @@ def _ask(session: dict[str, Any], window: int) -> DemoQuestion:
     )
 
 
-def _fit_calls(calls: list[dict[str, Any]], window: int) -> Fitted:
-    """The last request, after all requests before it."""
+def _fit_calls(calls: Sequence[dict[str, Any]], window: int) -> list[Fitted]:
+    """Each request of the session as lamina sends it."""
     rules = rules_for(MODEL, dialect=CHAT)
     policy = Policy(budget=Budget(window=window, reserve=window // RESERVED_PART), rules=rules)
     memo = RequestMemo()
     ledger = Ledger()
+    sent: list[Fitted] = []
     for call in calls:
-        fitted = fit_request(call, dialect=CHAT, ledger=ledger, policy=policy, memo=memo)
-        ledger = fitted.ledger
-    return fitted
+        sent.append(fit_request(call, dialect=CHAT, ledger=ledger, policy=policy, memo=memo))
+        ledger = sent[-1].ledger
+    return sent
 
 
 def _find_reminder(fitted: Fitted) -> tuple[str, int]:
@@ -172,34 +190,94 @@ def _find_reminder(fitted: Fitted) -> tuple[str, int]:
     return "", 0
 
 
-def _find_loss(calls: list[dict[str, Any]], window: int) -> int:
+def _find_loss(calls: Sequence[dict[str, Any]], window: int) -> int:
     """The first request of a sliding window that does not have the runbook; 0 if all later ones have it."""
-    sizes = MessageSizes(counter_for(MODEL), calls[0]["tools"])
-    slide = Sliding(make_setting(window, sizes, rules_for(MODEL, dialect=CHAT), model=MODEL))
+    slide = _SlidingWindow(window, MessageSizes(counter_for(MODEL), calls[0]["tools"]))
     for number, call in enumerate(calls, start=1):
-        contents = [message["content"] for message in slide(call, 0.0).messages]
+        contents = [message["content"] for message in slide.send(call["messages"])]
         if number > 1 and RUNBOOK not in contents:
             return number
     return 0
 
 
-def _replay_policies(session: dict[str, Any], arguments: argparse.Namespace) -> ReplayAccount:
-    trace = Trace(
-        id=f"made up, seed {arguments.seed}",
-        place="lamina demo",
-        dialect=CHAT,
-        source="demo",
-        model=MODEL,
-        items=session["messages"],
-        head={"tools": session["tools"]},
-    )
-    return replay(
-        [trace],
-        policies=tuple(TITLES),
-        windows=[arguments.window],
-        rules=[rules_for(MODEL, dialect=CHAT).name],
-        jobs=1,
-        points=True,
+class _SlidingWindow:
+    """Drops the oldest messages when little room is left, down to half of it, and keeps that boundary.
+
+    The system text and the last message of the user stay, and a call stays with its results.
+    """
+
+    def __init__(self, window: int, sizes: MessageSizes) -> None:
+        self._room = window - window // RESERVED_PART
+        self._sizes = sizes
+        self._first = 1
+        self.slides = 0
+
+    def send(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        sent = self._take(messages)
+        if self._sizes.count_tokens(sent) <= 0.95 * self._room:
+            return sent
+        self.slides += 1
+        while self._first < len(messages) - 1 and self._sizes.count_tokens(sent) > self._room // 2:
+            self._first += 1
+            while messages[self._first]["role"] == "tool" and self._first < len(messages) - 1:
+                self._first += 1
+            sent = self._take(messages)
+        return sent
+
+    def _take(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        prompt = max(at for at, message in enumerate(messages) if message["role"] == "user")
+        system, rest = messages[:1], messages[self._first :]
+        if prompt < self._first:
+            return [*system, messages[prompt], *rest]
+        return [*system, *rest]
+
+
+def _play_policies(session: dict[str, Any], arguments: argparse.Namespace) -> list[PolicyCost]:
+    """What the requests of the session cost if everything is sent, in a sliding window, and with lamina."""
+    calls = list(split_calls(session))
+    sizes = MessageSizes(counter_for(MODEL), session["tools"])
+    slide = _SlidingWindow(arguments.window, sizes)
+    everything = [call["messages"] for call in calls]
+    slid: list[list[dict[str, Any]]] = []
+    slides: list[int] = []
+    for number, messages in enumerate(everything):
+        before = slide.slides
+        slid.append(slide.send(messages))
+        if slide.slides > before:
+            slides.append(number)
+    fitted = _fit_calls(calls, arguments.window)
+    cuts = [
+        at for at, each in enumerate(fitted) if each.envelope.cut is not None and each.envelope.cut.lowered
+    ]
+    own = [each.request["messages"] for each in fitted]
+    return [
+        _price_requests("none", everything, (), sizes, arguments.window),
+        _price_requests("sliding", slid, slides, sizes, arguments.window),
+        _price_requests(OWN, own, cuts, sizes, arguments.window),
+    ]
+
+
+def _price_requests(
+    policy: str,
+    requests: Sequence[list[dict[str, Any]]],
+    cuts: Sequence[int],
+    sizes: MessageSizes,
+    window: int,
+) -> PolicyCost:
+    """What these requests would cost. A cache is simulated by the rules of its provider."""
+    cache = simulator(rules_for(MODEL, dialect=CHAT), model=MODEL)
+    tallies = []
+    for number, messages in enumerate(requests):
+        tallies.append(cache.send(sizes.stream(messages, MODEL), at=PACE * number))
+    total = sum(tally.total for tally in tallies)
+    room = window - window // RESERVED_PART
+    return PolicyCost(
+        policy=policy,
+        price=sum(price_tally(tally, MODEL, dialect=CHAT) or 0.0 for tally in tallies),
+        cached=sum(tally.read for tally in tallies) / max(total, 1),
+        sizes=tuple(tally.total for tally in tallies),
+        cuts=tuple(cuts),
+        refused=sum(tally.total > room for tally in tallies),
     )
 
 
@@ -232,47 +310,35 @@ def _describe_own(question: DemoQuestion) -> str:
     return "its name, and a handle that recalls it"
 
 
-def _print_costs(account: ReplayAccount) -> None:
+def _print_costs(costs: Sequence[PolicyCost]) -> None:
     """One sentence with its price for each policy."""
-    print(f"\nWhat the session cost (input, {MODEL}, {account.as_of}), and the names that answers")
-    print("needed and could neither see nor recall:")
-    for total in sum_outcomes(account.outcomes):
-        line = f"  {TITLES[total.policy]:<15}  ${total.price or 0.0:.2f}  {_describe_total(total)}"
-        if total.refused:
+    print(f"\nWhat the session cost (input, {MODEL}, prices of {AS_OF}):")
+    for cost in costs:
+        line = f"  {TITLES[cost.policy]:<15}  ${cost.price:.2f}  {_describe_cost(cost)}"
+        if cost.refused:
             line = paint(line, "bad")
-        elif total.policy == OWN:
+        elif cost.policy == OWN:
             line = paint(line, "good")
         print(line)
 
 
-def _print_picture(account: ReplayAccount) -> None:
+def _print_picture(costs: Sequence[PolicyCost]) -> None:
     """The session as lamina sent it, under the line of what everything would have been."""
-    points = {outcome.policy: outcome.points for outcome in account.outcomes}
-    own_points = points[OWN]
-    cuts = [number for number, point in enumerate(own_points) if point.cut]
-    if not cuts:
+    by_policy = {cost.policy: cost for cost in costs}
+    own = by_policy[OWN]
+    if not own.cuts:
         return
-    print(f"\nWhat was sent of each request with lamina, {count_units(len(cuts), 'cuts')}:\n")
-    sent = [point.tokens for point in own_points]
-    whole = [point.tokens for point in points["none"]]
-    print("\n".join(draw_session(sent, whole, cuts)))
+    print(f"\nWhat was sent of each request with lamina, {count_units(len(own.cuts), 'cuts')}:\n")
+    print("\n".join(draw_session(own.sizes, by_policy["none"].sizes, own.cuts)))
 
 
-def _describe_total(total: Total) -> str:
-    """What a policy did to the session, in a sentence: refused, nothing, or cuts and what is missing."""
-    if total.refused:
-        return f"{total.refused} of {total.calls} requests are too large and refused"
-    if not total.cuts:
+def _describe_cost(cost: PolicyCost) -> str:
+    """What a policy did to the session, in a sentence: refused, nothing, or cuts."""
+    if cost.refused:
+        return f"{cost.refused} of {len(cost.sizes)} requests are too large and refused"
+    if not cost.cuts:
         return "everything fits: nothing is left out"
-    lost = total.needed - total.recallable
-    facts = [
-        count_units(total.cuts, "cuts"),
-        f"{format_percent(total.cached)} cached",
-        f"{lost} of {total.needed:,} names lost",
-    ]
-    if total.recalls:
-        facts.append(count_units(total.recalls, "recalls"))
-    return ", ".join(facts)
+    return f"{count_units(len(cost.cuts), 'cuts')}, {100 * cost.cached:.1f} % cached"
 
 
 def _print_next(arguments: argparse.Namespace) -> None:

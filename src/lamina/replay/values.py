@@ -1,19 +1,12 @@
-"""What the lab reads and what it finds out: traces, the outcome of each under a policy, and a whole account.
-
-A trace is one recorded conversation in its own dialect. An outcome is that conversation, sent again call by
-call under one policy, one window and one cache's rules. Nothing here reads a file or simulates anything.
-"""
+"""What readers of logs find: traces, each a recorded conversation in its own dialect, and damage."""
 
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from lamina.caches.prices import WorkingCost
-from lamina.conversations.lost_caches import LostCache
 from lamina.conversations.record import CutNote, is_compaction
 from lamina.dialects.usage import Usage
 
@@ -124,126 +117,6 @@ class UnreadableLine(msgspec.Struct, frozen=True, kw_only=True):
     foreign: bool = False
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """One model call of an outcome: tokens sent, of them read, and why there was a cut, "" without one."""
-
-    tokens: int
-    read: int
-    cut: str = ""
-
-
-class PolicyFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What requests under a policy took and what they showed, of one session or of many.
-
-    `equivalents` is the cost in input tokens at full price. `broken` are requests that did not continue the
-    one before byte for byte; `over` and `invalid` requests that a provider would have refused, `failed` those
-    that the policy gave up. `needed` counts what the model's answers took from earlier context, `visible` how
-    much of that stood in the request sent, `recallable` how much stood there or could be had back; `recalls`
-    are the recalls that this takes. `recall_equivalents` and `recall_dollars` are what they cost, which
-    `equivalents` and `dollars` do not hold. `seconds` is the time that the policy took.
-    """
-
-    calls: int = 0
-    cuts: int = 0
-    broken: int = 0
-    over: int = 0
-    invalid: int = 0
-    failed: int = 0
-    sent: int = 0
-    read: int = 0
-    written: int = 0
-    uncached: int = 0
-    output: int = 0
-    equivalents: float = 0.0
-    needed: int = 0
-    visible: int = 0
-    recallable: int = 0
-    recalls: int = 0
-    recall_equivalents: float = 0.0
-    recall_dollars: float = 0.0
-    lowered: int = 0
-    lost: int = 0
-    seconds: float = 0.0
-
-    @property
-    def refused(self) -> int:
-        """Calls that have no answer: over the window, invalid, or given up."""
-        return self.over + self.invalid + self.failed
-
-
-class ReplayOutcome(PolicyFigures, frozen=True, kw_only=True):
-    """One trace under one policy, window and cache.
-
-    `own_window` and `own_rules` say that window and rules are those of the session's own model. `dollars` is
-    the cost with the output, where the model has prices. `points` are the calls one by one, where they were
-    asked for.
-    """
-
-    trace: str
-    source: str
-    policy: str
-    window: int
-    rules: str
-    own_window: bool = False
-    own_rules: bool = False
-    model: str = ""
-    dollars: float | None = None
-    points: tuple[Point, ...] = ()
-
-
-class Reported(msgspec.Struct, frozen=True, kw_only=True):
-    """What the records themselves say that a trace took: sums of `used`, and where its cache was lost.
-
-    `under_lamina`: its requests were fitted by lamina before they were recorded. `client` is the program that
-    ran the session, and `place` the file and line at which it begins. `client_session` is
-    that of its trace. `by_setting` is what it would have cost with each setting of `lamina run`
-    (`lamina.replay.savings`), where that is known.
-    """
-
-    trace: str
-    source: str
-    place: str = ""
-    client: str = ""
-    user: str = ""
-    model: str = ""
-    calls: int = 0
-    read: int = 0
-    written: int = 0
-    uncached: int = 0
-    output: int = 0
-    equivalents: float = 0.0
-    dollars: float | None = None
-    lost: tuple[LostCache, ...] = ()
-    by_setting: tuple[WorkingCost, ...] = ()
-    compactions: int = 0
-    under_lamina: bool = False
-    project: str = ""
-    began: float | None = None
-    title: str = ""
-    client_session: str = ""
-
-    @property
-    def sent(self) -> int:
-        return self.read + self.written + self.uncached
-
-
-class ReplayAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one replay found. `account_text` writes it for a terminal, `account_json` as JSON."""
-
-    outcomes: tuple[ReplayOutcome, ...] = ()
-    reported: tuple[Reported, ...] = ()
-    damaged: tuple[UnreadableLine, ...] = ()
-    foreign: tuple[UnreadableLine, ...] = ()
-    as_of: str = ""
-
-
 def make_id(*words: str) -> str:
     """An id that can stand in an address. That of a session is made of its source, its place and its name."""
     return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:12]
-
-
-def day_of(moment: float | None) -> str:
-    """The day of a moment in UTC, such as 2026-11-01; "" if it is not known."""
-    if moment is None:
-        return ""
-    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d}"

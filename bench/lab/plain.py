@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina.replay.policies.port import (
+from bench.lab.port import (
     Message,
     PolicyRequest,
     PolicyRun,

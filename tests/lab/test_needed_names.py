@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.lab.walk import NeededTerms, find_terms
 from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.walk import NeededTerms, find_terms
 from tests.replay.talks import WORDS, Json, result, says, talk, user
 
 

@@ -19,11 +19,11 @@ from typing import cast, get_args
 
 import msgspec
 
+from bench.lab.lamina_policies import lamina_policy
+from bench.lab.plain import PLAIN
+from bench.lab.port import TRIGGER, PolicyRun, ReplayPolicy, Setting
 from lamina.core.values import Preference
 from lamina.errors import BadInput
-from lamina.replay.policies.lamina_policies import lamina_policy
-from lamina.replay.policies.plain import PLAIN
-from lamina.replay.policies.port import TRIGGER, PolicyRun, ReplayPolicy, Setting
 
 __all__ = ["POLICIES", "find_policy"]
 
@@ -93,7 +93,7 @@ def _import_policy(name: str) -> ReplayPolicy:
         raise BadInput(
             f"{name!r} is a {type(value).__name__}",
             place="policy",
-            hint="give a lamina.replay.policies.port.ReplayPolicy, or a function that returns one",
+            hint="give a bench.lab.port.ReplayPolicy, or a function that returns one",
         )
     return value
 

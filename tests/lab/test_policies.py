@@ -7,13 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.clearing import KEPT_BY_PROVIDER
+from bench.lab.plain import DropOldest, pinned_positions
+from bench.lab.policies import POLICIES, find_policy
+from bench.lab.port import ReplayPolicy, group_messages
+from bench.lab.walk import NeededTerms, WalkStep, walk
 from lamina.errors import BadInput
-from lamina.replay import ReplayPolicy
 from lamina.replay.model_calls import RecordedConversation
-from lamina.replay.policies import POLICIES, find_policy
-from lamina.replay.policies.plain import DropOldest, pinned_positions
-from lamina.replay.policies.port import group_messages
-from lamina.replay.walk import NeededTerms, WalkStep, walk
 from tests.examples import up_to
 from tests.replay.talks import Json, result, says, session, setting, system, talk, user
 
@@ -176,7 +175,7 @@ def test_a_policy_of_another_package_is_imported_by_its_name() -> None:
     ("name", "reason"),
     [
         ("no.such.module:policy", "cannot be imported: No module named 'no'"),
-        ("lamina.replay.policies.plain:absent", "cannot be imported"),
+        ("bench.lab.plain:absent", "cannot be imported"),
         (":policy", "cannot be imported"),
         ("bench.clearing:KEPT", "is a int"),
     ],

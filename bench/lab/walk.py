@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from bench.lab.port import Message, PolicyRequest, PolicyRun, ReplayPolicy, Setting
 from lamina.caches.prefix_path import count_common_items
 from lamina.replay.message_sizes import MessageSize, MessageSizes, find_group_start
 from lamina.replay.model_calls import ModelCall, RecordedConversation
-from lamina.replay.policies.port import Message, PolicyRequest, PolicyRun, ReplayPolicy, Setting
 
 __all__ = ["NeededTerms", "WalkStep", "walk"]
 

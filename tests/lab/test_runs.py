@@ -5,34 +5,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lamina.replay import (
-    ReplayAccount,
-    ReplayOptions,
-    ReplayOutcome,
-    ReplayPolicy,
-    Setting,
-    Trace,
-    UnreadableLine,
-    read_traces,
-    replay,
-)
-from lamina.replay.policies import find_policy
-from lamina.replay.policies.port import PolicyRun
-from lamina.replay.runs import replay_trace
+from bench.lab.policies import find_policy
+from bench.lab.port import PolicyRun, ReplayPolicy, Setting
+from bench.lab.runs import ReplayOptions, replay, replay_trace
+from bench.lab.values import LabAccount, ReplayOutcome
+from lamina.replay import Trace, UnreadableLine, read_traces
 from tests.replay.recorded import written
 from tests.replay.talks import says, scripted, session, trace, user
 
 TRACES = [trace(*session(steps, words=40), name=f"t{steps}") for steps in (2, 9, 20, 5)]
 
 
-def timeless(account: ReplayAccount) -> list[ReplayOutcome]:
+def timeless(account: LabAccount) -> list[ReplayOutcome]:
     return [msgspec.structs.replace(each, seconds=0.0) for each in account.outcomes]
 
 
 def test_figures_and_order_do_not_depend_on_processes() -> None:
     traces: list[Trace | UnreadableLine] = [*TRACES, UnreadableLine(place="f:1", reason="r"), *TRACES]
 
-    def run(jobs: int) -> ReplayAccount:
+    def run(jobs: int) -> LabAccount:
         return replay(
             traces, policies=["sliding", "lamina"], windows=[600],
             rules=["anthropic", "vllm"], count_as="gpt-5.4", jobs=jobs, points=True,
@@ -41,7 +32,8 @@ def test_figures_and_order_do_not_depend_on_processes() -> None:
     one, two = run(1), run(2)
     assert timeless(one) == timeless(two)
     assert one.damaged == two.damaged == (UnreadableLine(place="f:1", reason="r"),)
-    assert [each.trace.split()[0] for each in one.reported] == ["t2", "t9", "t20", "t5"] * 2
+    names = dict.fromkeys(each.trace for each in one.outcomes)
+    assert [name.split()[0] for name in names] == ["t2", "t9", "t20", "t5"] * 2
     assert len(one.outcomes) == 8 * 2 * 2
 
 
@@ -123,7 +115,7 @@ def test_damaged_lines_are_counted_and_the_rest_is_replayed(tmp_path: Path) -> N
 def test_a_policy_that_raises_sinks_neither_the_trace_nor_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     raising = scripted(*[RuntimeError("no")] * 99)
     monkeypatch.setattr(
-        "lamina.replay.runs.find_policy", lambda name: raising if name == "raising" else find_policy(name)
+        "bench.lab.runs.find_policy", lambda name: raising if name == "raising" else find_policy(name)
     )
     account = replay(TRACES[:1], policies=["raising", "none"], windows=[600], count_as="gpt-5.4")
     first, second = account.outcomes
@@ -142,7 +134,7 @@ def test_a_policy_runs_once_for_each_cache_only_if_it_asks_for_its_rules(
         return find_policy("none").start(setting)
 
     found = ReplayPolicy(name="p", title="p", start=start, by_rules=by_rules)
-    monkeypatch.setattr("lamina.replay.runs.find_policy", lambda _: found)
+    monkeypatch.setattr("bench.lab.runs.find_policy", lambda _: found)
     account = replay(
         TRACES[:1], policies=["p"], windows=[600], rules=["anthropic", "gemini", "vllm"], count_as="gpt-5.4"
     )

@@ -1,30 +1,17 @@
-"""Adds up an account: what was paid, what each policy would have cost, and where caches were lost.
-
-The terminal's tables and the JSON file show these sums. Nothing here replays or reads a file.
-"""
+"""Adds up what each policy would have cost. Nothing here replays or reads a file."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
-from lamina.conversations.lost_caches import LostCache
-from lamina.replay.values import PolicyFigures, ReplayOutcome, Reported
-
-AS_IT_WAS = "as it was"
-"""The name of the row that has what the records say."""
+from bench.lab.values import PolicyFigures, ReplayOutcome
 
 OWN_RULES, OWN_WINDOW = "auto", 0
 """Stand for the rules and the window of each session's own model."""
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-
-# "idle for 7 minutes, " in "idle for 7 minutes, past the lifetime of 5 minutes": sums leave the span out.
-_IDLE_SPAN = re.compile(r"^idle for [^,]+, ")
 
 
 class ReplaySetting(NamedTuple):
@@ -72,28 +59,6 @@ class Total(PolicyFigures, frozen=True, kw_only=True):
         if not self.priced or not self.recalls:
             return None
         return self.recall_dollars
-
-
-class LossReason(msgspec.Struct, frozen=True, kw_only=True):
-    """One reason for which caches were lost: how often, for how much, by whom, and what to do about it."""
-
-    why: str
-    times: int
-    tokens: int
-    dollars: float | None
-    by: str
-    advice: str
-
-
-class CutSum(msgspec.Struct, frozen=True, kw_only=True):
-    """What lamina's cuts cost and saved: requests that were written anew, and tokens that later ones spared.
-
-    The money is None where no price is known.
-    """
-
-    cuts: int
-    cost: float | None
-    saved: float | None
 
 
 def setting_of(outcome: ReplayOutcome) -> ReplaySetting:
@@ -160,63 +125,9 @@ def select_known(rows: Iterable[Any], name: str) -> list[float]:
     return [amount for amount in amounts if amount is not None]
 
 
-def sum_known(rows: Iterable[Any], name: str) -> float | None:
-    """The sum of what is known of this field; None if nothing is."""
-    known_amounts = select_known(rows, name)
-    if not known_amounts:
-        return None
-    return sum(known_amounts)
-
-
 def group_by_setting(totals: Iterable[Total]) -> dict[ReplaySetting, list[Total]]:
     """The totals of each cache and window."""
     return group_by(totals, lambda total: ReplaySetting(total.rules, total.window))
-
-
-def sum_recorded(reported: Iterable[Reported]) -> list[Total]:
-    """What the records say of all sessions that have usage: a row beside the policies, or none.
-
-    Compactions of the client count as its cuts.
-    """
-    reports = [report for report in reported if report.calls]
-    if not reports:
-        return []
-    sums = sum_fields(reports, ["calls", "sent", "read", "written", "uncached", "output", "equivalents"])
-    sums["cuts"] = sum(report.compactions for report in reports)
-    return [_sum_sessions(AS_IT_WAS, ReplaySetting(OWN_RULES, OWN_WINDOW), reports, sums)]
-
-
-def list_losses(reported: Iterable[Reported]) -> list[LostCache]:
-    """Every lost cache of the records. What lamina's cuts cost is not among them: see `sum_cuts`."""
-    return [loss for report in reported for loss in report.lost if not loss.is_cut]
-
-
-def sum_cuts(reported: Iterable[Reported]) -> CutSum | None:
-    """What the recorded cuts of lamina cost and saved; None if there were none."""
-    cuts = [loss for report in reported for loss in report.lost if loss.is_cut]
-    if not cuts:
-        return None
-    return CutSum(cuts=len(cuts), cost=sum_known(cuts, "dollars"), saved=sum_known(cuts, "saved"))
-
-
-def sum_losses(losses: Iterable[LostCache]) -> list[LossReason]:
-    """Why caches were lost, the dearest reason first.
-
-    "idle for 7 minutes, past …" and "idle for 9 minutes, past …" are one reason.
-    """
-    sums = []
-    for why, group in group_by(losses, lambda loss: _IDLE_SPAN.sub("idle, ", loss.why)).items():
-        reason = LossReason(
-            why=why,
-            times=len(group),
-            tokens=sum(loss.tokens for loss in group),
-            dollars=sum_known(group, "dollars"),
-            by=group[0].by,
-            advice=group[0].advice,
-        )
-        sums.append(reason)
-    # without a price, that of most tokens comes first
-    return sorted(sums, key=lambda row: (-(row.dollars or 0.0), -row.tokens, row.why))
 
 
 def share_of(part: float, whole: float) -> float | None:

@@ -5,11 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from bench.lab.outcomes import evaluate_walk
+from bench.lab.policies import find_policy
+from bench.lab.port import ReplayPolicy
+from bench.lab.values import ReplayOutcome
+from bench.lab.walk import NeededTerms, walk
 from lamina.caches import all_rules
-from lamina.replay import RecordedUsage, ReplayOutcome, ReplayPolicy
-from lamina.replay.outcomes import evaluate_walk
-from lamina.replay.policies import find_policy
-from lamina.replay.walk import NeededTerms, walk
+from lamina.replay import RecordedUsage
 from tests.replay.talks import Json, says, scripted, setting, system, talk, user
 
 FIVE = "one two three four five"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.lab.port import PolicyRequest, PolicyRun, ReplayPolicy, Setting
 from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Budget, Form, Ledger, Preference
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.replay.model_calls import CHAT
-from lamina.replay.policies.port import PolicyRequest, PolicyRun, ReplayPolicy, Setting
 
 
 class LaminaRun:

@@ -6,6 +6,7 @@ function can be handed to anything that maps over records. `replay` maps it over
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -13,28 +14,22 @@ from multiprocessing import get_context
 
 import msgspec
 
+from bench.lab.outcomes import evaluate_walk
+from bench.lab.policies import find_policy
+from bench.lab.port import ReplayPolicy, Setting, make_setting
+from bench.lab.sums import OWN_RULES, OWN_WINDOW
+from bench.lab.values import LabAccount, ReplayOutcome
+from bench.lab.walk import NeededTerms, WalkStep, walk
 from lamina.caches import all_rules, rules_for
-from lamina.core.tokens import Counter
+from lamina.core.tokens import Counter as TokenCounter
 from lamina.errors import BadInput, LaminaError
 from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
 from lamina.models.facts import AS_OF
 from lamina.models.facts import model as facts_of
-from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
-from lamina.replay.outcomes import evaluate_walk
-from lamina.replay.policies import find_policy
-from lamina.replay.policies.port import ReplayPolicy, Setting, make_setting
-from lamina.replay.recorded_usage import sum_recorded_usage
-from lamina.replay.values import (
-    ReplayAccount,
-    ReplayOutcome,
-    Reported,
-    Trace,
-    UnreadableLine,
-)
-from lamina.replay.walk import NeededTerms, WalkStep, walk
+from lamina.replay.values import Trace, UnreadableLine
 
 UNKNOWN_WINDOW = 200_000
 """The window of a model that is not in the table of models."""
@@ -72,7 +67,6 @@ class TraceReplay(msgspec.Struct, frozen=True, kw_only=True):
     """What one trace gave."""
 
     outcomes: tuple[ReplayOutcome, ...] = ()
-    reported: Reported | None = None
     damaged: UnreadableLine | None = None
 
 
@@ -89,7 +83,7 @@ def replay(
     fill_head: bool = False,
     pressed: bool = False,
     progress: Callable[[TraceReplay], None] | None = None,
-) -> ReplayAccount:
+) -> LabAccount:
     """The account of these traces, replayed by `jobs` processes. Order and figures do not depend on them."""
     options = ReplayOptions(
         policies=tuple(policies),
@@ -106,57 +100,27 @@ def replay(
 
 def make_account(
     replays: Iterable[TraceReplay], *, progress: Callable[[TraceReplay], None] | None = None
-) -> ReplayAccount:
-    """All replays as one account. `progress` gets each of them as it comes."""
+) -> LabAccount:
+    """All replays as one account. `progress` gets each of them as it comes.
+
+    A session that was copied and continued has its id in two files: the second one is named `ID (2)`.
+    """
     outcomes: list[ReplayOutcome] = []
-    reported: list[Reported] = []
     damaged: list[UnreadableLine] = []
-    foreign: list[UnreadableLine] = []
-    names = _SessionNames()
-    for trace_replay in map(names.make_unique, replays):
-        outcomes += trace_replay.outcomes
-        if trace_replay.reported is not None:
-            reported.append(trace_replay.reported)
-        skipped = trace_replay.damaged
-        if skipped is not None and skipped.foreign:
-            foreign.append(skipped)
-        elif skipped is not None:
-            damaged.append(skipped)
+    times: Counter[str] = Counter()
+    for trace_replay in replays:
+        names = {outcome.trace for outcome in trace_replay.outcomes}
+        times.update(names)
+        for outcome in trace_replay.outcomes:
+            name = outcome.trace
+            if times[name] > 1:
+                name = f"{name} ({times[name]})"
+            outcomes.append(msgspec.structs.replace(outcome, trace=name))
+        if trace_replay.damaged is not None and not trace_replay.damaged.foreign:
+            damaged.append(trace_replay.damaged)
         if progress is not None:
             progress(trace_replay)
-    return ReplayAccount(
-        outcomes=tuple(outcomes),
-        reported=tuple(reported),
-        damaged=tuple(damaged),
-        foreign=tuple(foreign),
-        as_of=AS_OF,
-    )
-
-
-class _SessionNames:
-    """Tells sessions with one id apart: the figures of a session are found by it.
-
-    A session that was copied and continued has its id in two files, each with answers of its own.
-    """
-
-    def __init__(self) -> None:
-        self._times: dict[str, int] = {}
-
-    def make_unique(self, trace_replay: TraceReplay) -> TraceReplay:
-        """The replay, whose session is named `ID (2)` if another one has its id already."""
-        reported = trace_replay.reported
-        if reported is None:
-            return trace_replay
-        times = self._times.get(reported.trace, 0) + 1
-        self._times[reported.trace] = times
-        if times == 1:
-            return trace_replay
-        name = f"{reported.trace} ({times})"
-        return msgspec.structs.replace(
-            trace_replay,
-            reported=msgspec.structs.replace(reported, trace=name),
-            outcomes=tuple(msgspec.structs.replace(each, trace=name) for each in trace_replay.outcomes),
-        )
+    return LabAccount(outcomes=tuple(outcomes), damaged=tuple(damaged), as_of=AS_OF)
 
 
 def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
@@ -165,15 +129,14 @@ def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
     A trace that cannot be read as a conversation is reported as damaged, and the replay goes on.
     """
     try:
-        reported = sum_recorded_usage(trace)
-        if not options.policies or not trace.items:  # without texts there is nothing to send again
-            return TraceReplay(reported=reported)
+        if not trace.items:  # without texts there is nothing to send again
+            return TraceReplay()
         conversation = read_conversation(trace)
         if not conversation.calls:
-            return TraceReplay(reported=reported)
+            return TraceReplay()
         message_sizes = _message_sizes(conversation, options)
         outcomes = tuple(_make_outcomes(conversation, message_sizes, options))
-        return TraceReplay(outcomes=outcomes, reported=reported)
+        return TraceReplay(outcomes=outcomes)
     except (LaminaError, RecursionError) as error:
         return TraceReplay(damaged=UnreadableLine(place=trace.place or trace.id, reason=str(error)))
 
@@ -203,7 +166,7 @@ def _message_sizes(conversation: RecordedConversation, options: ReplayOptions) -
     text that the records do not hold.
     """
     model = options.count_as or options.model or conversation.trace.model
-    counter: Counter = o200k()
+    counter: TokenCounter = o200k()
     if model:
         counter = counter_for(model)
     message_sizes = MessageSizes(counter, conversation.tools)

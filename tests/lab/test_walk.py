@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina.replay import PolicyRequest, RecordedUsage, ReplayPolicy, Setting
-from lamina.replay.walk import NeededTerms, WalkStep, walk
+from bench.lab.port import PolicyRequest, ReplayPolicy, Setting
+from bench.lab.walk import NeededTerms, WalkStep, walk
+from lamina.replay import RecordedUsage
 from tests.replay.talks import Json, result, says, scripted, setting, system, talk, user
 
 SYSTEM, FIRST, SECOND = system("Be brief."), user("Take key_1 for it."), user("And the other?")
