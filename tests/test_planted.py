@@ -64,11 +64,11 @@ def a_change_that_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_call_that_nobody_answers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(repair.Scan, "close", lambda scan: scan.waiting.clear())
+    patch.setattr(repair.LogScan, "close", lambda scan: scan.waiting.clear())
 
 
 def a_segment_that_disappears(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(repair.Scan, "_omit", lambda *_args: None)
+    patch.setattr(repair.LogScan, "_omit", lambda *_args: None)
 
 
 def a_name_that_forgets_the_content(patch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from lamina.core.cut_target import count_standing
 from lamina.core.draft import may_split_at
 from lamina.core.history_window import LastN
 from lamina.core.laws import is_same_request
-from lamina.core.repair import AS_IS, Scan, ScanMemory
+from lamina.core.repair import AS_IS, LogScan, ScanMemory
 from lamina.core.tokens import Framing
 from lamina.core.values import Calibration, Ref
 from lamina.replay import generate_session, split_calls
@@ -416,7 +416,7 @@ def test_a_log_may_be_mended_in_two_pieces_wherever_it_may_be_parted(
         repairs: dict[Ref, str] = {}
         memory = ScanMemory()
         for number, piece in enumerate(pieces, 1):
-            scan = Scan(ledger, Wording(), AS_IS, memory.copy())
+            scan = LogScan(ledger, Wording(), AS_IS, memory.copy())
             scan.take_all(piece, ends=number == len(pieces))
             entries += scan.entries
             repairs |= scan.new_repairs

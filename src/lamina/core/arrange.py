@@ -39,7 +39,7 @@ from lamina.core.library import hoist_attachments
 from lamina.core.options import BuildContext, Options
 from lamina.core.references import ReferredLog, is_about_copies, lacks_later_copy, refer_to_earlier
 from lamina.core.reminders import find_valid_reminders, lay_reminders, list_reminders
-from lamina.core.repair import Scan
+from lamina.core.repair import LogScan
 from lamina.core.scale import weigh_entries
 from lamina.core.system_text import list_sections, mark_replacing, promote_sections, put_system_first
 from lamina.core.turns import (
@@ -104,7 +104,7 @@ class Arranger:
         """Make entries of the new part of the log. Calls and results pair in it."""
         options = self.context.options
         memory = self.front.scan.copy()
-        scan = Scan(self.ledger, options.wording, options.repairs, memory, keep_users=options.keep_users)
+        scan = LogScan(self.ledger, options.wording, options.repairs, memory, keep_users=options.keep_users)
         scan.take_all(self.log[self.front.boundary : self.boundary])
         self.split = len(scan.entries)
         self.scan = memory.copy()

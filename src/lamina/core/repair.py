@@ -101,7 +101,7 @@ def find_side(role: Role) -> str:
     return role.value
 
 
-class Scan:
+class LogScan:
     """One pass over a log.
 
     `entries` are all in full or omitted with a reason, and `new_repairs` are new to the ledger. `memory`

@@ -1,8 +1,8 @@
 """Reads one of two compared requests into a stream with token counts.
 
 `weigh_request` takes requests of a provider, fitted requests, envelopes and streams. A counter, if there is
-one, counts each block. Without one a sample is estimated, and the rest by its bytes: that is good enough to
-say how much was lost, in a fraction of the time.
+one, counts each block. Without one its bytes do: that is good enough to say how much was lost, in a fraction
+of the time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block, remove_markers
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import canonical_json
-from lamina.core.tokens import ESTIMATE, Counter, Framing, scale_tokens
+from lamina.core.tokens import Counter, Framing, scale_tokens
 from lamina.core.tool_definitions import is_deferred
 from lamina.core.values import Document, Entry, Image, Layer, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import describe_segment
@@ -25,11 +25,8 @@ from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.models.framing import framing_for
 
-SAMPLED_BLOCKS = 32
-"""How many blocks are estimated if there is no counter."""
-
-SAMPLED_BYTES = 400
-"""How many bytes of each of them."""
+BYTES_PER_TOKEN = 4
+"""Bytes of a token where there is no counter: about so in English, in code, and in Chinese."""
 
 _MARKERS = frozenset(("cache_control", "cachePoint"))
 _SORTS: dict[type, Sort] = {
@@ -45,7 +42,7 @@ _SORTS: dict[type, Sort] = {
 class ComparedRequest(NamedTuple):
     """One of the two requests. `counts` are the tokens of each block, `head` those before all blocks.
 
-    `total` is the sum. `rate` is thousandths of a token for a byte, if the blocks were estimated.
+    `total` is the sum.
     """
 
     stream: Stream
@@ -53,7 +50,6 @@ class ComparedRequest(NamedTuple):
     head: int
     total: int
     envelope: Envelope | None = None
-    rate: int = 0
 
     @property
     def tools(self) -> int:
@@ -85,10 +81,9 @@ def weigh_request(
     counter: Counter | None,
     earlier: ComparedRequest | None = None,
 ) -> ComparedRequest:
-    """Prepare one of two requests. The later one uses the rate of the earlier, and its dialect if it can."""
-    rate = earlier.rate if earlier else 0
+    """Prepare one of two requests. The later one uses the dialect of the earlier if it can."""
     if isinstance(value, Stream):
-        return _count_stream(value, counter, rate)
+        return _count_stream(value, counter)
     envelope = value if isinstance(value, Envelope) else getattr(value, "envelope", None)
     if isinstance(envelope, Envelope):
         # the earlier one has only what lasts: the time of day, say, leaves with its turn
@@ -97,7 +92,7 @@ def weigh_request(
     if not isinstance(value, Mapping):
         hint = "pass two requests as dicts, two fitted ones, two envelopes, or two streams"
         raise BadInput(f"diff cannot compare a {type(value).__name__}", place="diff", hint=hint)
-    return _count_stream(_choose_dialect(value, dialect, earlier).cache.stream(value), counter, rate)
+    return _count_stream(_choose_dialect(value, dialect, earlier).cache.stream(value), counter)
 
 
 def _choose_dialect(
@@ -119,21 +114,18 @@ def _choose_dialect(
     return recognise(request)
 
 
-def _count_stream(stream: Stream, counter: Counter | None, rate: int) -> ComparedRequest:
+def _count_stream(stream: Stream, counter: Counter | None) -> ComparedRequest:
     """Count or estimate the blocks, unless they are counted already."""
     counts = [block.tokens for block in stream.blocks]
     if any(counts):
         return ComparedRequest(stream, counts, 0, sum(counts))
-    if counter is not None:
-        counts = [_count_block(block, counter) for block in stream.blocks]
-        head = _count_framing(stream, counter.framing)
-        return ComparedRequest(stream, counts, head, scale_tokens(head + sum(counts), counter, None))
-    framing = framing_for(stream.model)
-    # both requests use one rate: with two, the same blocks would have two counts
-    rate = rate or _estimate_rate(stream)
-    counts = _estimate_by_bytes(stream, framing, rate)
+    framing = framing_for(stream.model) if counter is None else counter.framing
+    counts = [_count_block(block, framing, counter) for block in stream.blocks]
     head = _count_framing(stream, framing)
-    return ComparedRequest(stream, counts, head, head + sum(counts), rate=rate)
+    total = head + sum(counts)
+    if counter is not None:
+        total = scale_tokens(total, counter, None)
+    return ComparedRequest(stream, counts, head, total)
 
 
 def _count_framing(stream: Stream, framing: Framing) -> int:
@@ -143,18 +135,19 @@ def _count_framing(stream: Stream, framing: Framing) -> int:
     return framing.request
 
 
-def _count_block(block: StreamBlock, counter: Counter) -> int:
-    """The tokens of a block with the framing around it."""
-    framing = counter.framing
+def _count_block(block: StreamBlock, framing: Framing, counter: Counter | None) -> int:
+    """The tokens of a block with the framing around it. Without a counter its bytes say how many."""
+    around = framing.message if block.opens else 0
     if block.sort == "tool":
-        return framing.tool + counter.count(block.data.decode())
-    message = framing.message if block.opens else 0
+        around = framing.tool
     fixed_counts = {"image": framing.image, "document": framing.document}
     # a document may be text, which is counted as such
     has_text = b'"text"' in block.data[:64]
     if block.sort in fixed_counts and not has_text:
-        return message + fixed_counts[block.sort]
-    return message + counter.count(_read_text(block))
+        return around + fixed_counts[block.sort]
+    if counter is None:
+        return around + len(block.data) // BYTES_PER_TOKEN
+    return around + counter.count(_read_text(block))
 
 
 def _read_text(block: StreamBlock) -> str:
@@ -171,36 +164,6 @@ def _read_text(block: StreamBlock) -> str:
         content = mapping_or_empty(value).get("content")
     pieces = [str(mapping_or_empty(piece).get("text", "")) for piece in list_or_empty(content)]
     return "".join(pieces) or block.data.decode()
-
-
-def _estimate_rate(stream: Stream) -> int:
-    """Thousandths of a token for a byte, in a sample from all over the stream. At least 1.
-
-    Of 640 texts every 21st is taken, so that old and new ones are in the sample.
-    """
-    texts = [block.data for block in stream.blocks if block.sort not in ("image", "document")]
-    every = len(texts) // SAMPLED_BLOCKS + 1
-    sample = [data[:SAMPLED_BYTES] for data in texts[::every]]
-    sample_bytes = sum(map(len, sample))
-    tokens = ESTIMATE.count(b"".join(sample).decode("utf-8", "ignore"))
-    return max(1000 * tokens // max(sample_bytes, 1), 1)
-
-
-def _estimate_by_bytes(stream: Stream, framing: Framing, rate: int) -> list[int]:
-    """The tokens of each block by its bytes. Images and documents have a fixed count.
-
-    A text of 400 bytes at 250 thousandths of a token for a byte has 100 tokens.
-    """
-    fixed_counts = {"image": framing.image, "document": framing.document}
-    counts = []
-    for block in stream.blocks:
-        count = fixed_counts.get(block.sort, 0)
-        if not count:
-            count = len(block.data) * rate // 1000
-            if block.opens:
-                count += framing.message
-        counts.append(count)
-    return counts
 
 
 def _read_envelope(envelope: Envelope, entries: Sequence[Entry]) -> ComparedRequest:

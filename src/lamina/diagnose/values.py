@@ -82,6 +82,24 @@ _MARK = 'client = lamina.wrap(client, policy=lamina.Policy(breakpoints="auto"))'
 _PLAN = 'client = lamina.wrap(client, policy=lamina.Policy(breakpoints="plan"))'
 _SAME_SETTING = "settings = {...}  # one dict for all calls: client.messages.create(**settings, ...)"
 
+_SETTINGS = {
+    "tool_choice": ("tool choice changed", "the tool choice changed"),
+    "parallel": ("parallel calls changed", "parallel calls were switched"),
+    "thinking": ("thinking setting changed", "the thinking parameters changed"),
+    "effort": ("effort changed", "the effort changed"),
+    "format": ("format changed", "the format of the answer changed"),
+    "verbosity": ("verbosity changed", "the verbosity changed"),
+    "speed": ("speed changed", "the speed changed"),
+    "tier": ("tier changed", "the service tier changed"),
+    "web_search": ("web search changed", "web search was switched or changed"),
+    "citations": ("citations changed", "citations were switched"),
+    "images": ("images setting changed", ""),
+    "task_budget": ("task budget changed", "the task budget changed"),
+    "geo": ("region changed", "the region of inference changed"),
+    "other": ("another setting changed", "a parameter that lamina does not know changed"),
+}
+"""Settings on which a cache may depend, with the cause and the sentence of each."""
+
 CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
     {
         "none": CauseWords("nothing that was sent has changed", ""),
@@ -219,23 +237,9 @@ CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
             "Store what was sent, and send that; do not parse and write it again.",
             _ONLY_NEW,
         ),
-        "tool choice changed": CauseWords("the tool choice changed", _SETTING, _SAME_SETTING),
-        "parallel calls changed": CauseWords("parallel calls were switched", _SETTING, _SAME_SETTING),
-        "thinking setting changed": CauseWords("the thinking parameters changed", _SETTING, _SAME_SETTING),
-        "effort changed": CauseWords("the effort changed", _SETTING, _SAME_SETTING),
-        "format changed": CauseWords("the format of the answer changed", _SETTING, _SAME_SETTING),
-        "verbosity changed": CauseWords("the verbosity changed", _SETTING, _SAME_SETTING),
-        "speed changed": CauseWords("the speed changed", _SETTING, _SAME_SETTING),
-        "tier changed": CauseWords("the service tier changed", _SETTING, _SAME_SETTING),
-        "web search changed": CauseWords("web search was switched or changed", _SETTING, _SAME_SETTING),
-        "citations changed": CauseWords("citations were switched", _SETTING, _SAME_SETTING),
+        **{cause: CauseWords(sentence, _SETTING, _SAME_SETTING) for cause, sentence in _SETTINGS.values()},
         "images setting changed": CauseWords(
             "the first image came, or the last one went", "This provider reads all messages anew then."
-        ),
-        "task budget changed": CauseWords("the task budget changed", _SETTING, _SAME_SETTING),
-        "region changed": CauseWords("the region of inference changed", _SETTING, _SAME_SETTING),
-        "another setting changed": CauseWords(
-            "a parameter that lamina does not know changed", _SETTING, _SAME_SETTING
         ),
         "expired": CauseWords(
             "the time between the requests is longer than the cache lives",
@@ -284,24 +288,7 @@ CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
 )
 """Every cause, with what it means and what to do."""
 
-SETTING_CAUSES = MappingProxyType(
-    {
-        "tool_choice": "tool choice changed",
-        "parallel": "parallel calls changed",
-        "thinking": "thinking setting changed",
-        "effort": "effort changed",
-        "format": "format changed",
-        "verbosity": "verbosity changed",
-        "speed": "speed changed",
-        "tier": "tier changed",
-        "web_search": "web search changed",
-        "citations": "citations changed",
-        "images": "images setting changed",
-        "task_budget": "task budget changed",
-        "geo": "region changed",
-        "other": "another setting changed",
-    }
-)
+SETTING_CAUSES = MappingProxyType({name: cause for name, (cause, _) in _SETTINGS.items()})
 """The cause for each name of `stream.SETTINGS`."""
 
 
