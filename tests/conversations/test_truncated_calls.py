@@ -23,7 +23,6 @@ from lamina.conversations.recall_filter import RecallFilter
 from lamina.conversations.recall_loop import RecallLoop
 from lamina.dialects import DIALECTS
 from lamina.fitting import Fitted
-from lamina.fitting.own_tools import RECALL_TOOL
 from tests.wrapped.scripted_api import APIS, Call, Said
 
 OWN_NAMES = frozenset(("recall",))
@@ -57,7 +56,7 @@ def fit(name: str) -> Fitted:
     """A request of a dialect, with lamina's own tool. Fitted when a test asks: counters are slow to load."""
     message = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
     fitted = fit_request(REQUESTS.get(name, message), dialect=name, budget=Budget(window=8_000))
-    return msgspec.structs.replace(fitted, own_tools=(RECALL_TOOL,))
+    return msgspec.structs.replace(fitted, has_recall=True)
 
 
 class Outcome(NamedTuple):

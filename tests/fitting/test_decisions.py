@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from lamina import BudgetExceeded, Policy, RequestHead, Segment
 from lamina.core.recall import list_refs
 from lamina.dialects import DIALECTS
 from lamina.fitting.names import name_segments
-from lamina.fitting.own_tools import RECALL_TOOL, OwnTool, write_tools
-from lamina.fitting.recalls import RECALL, plain_turn
+from lamina.fitting.recalls import plain_turn, write_recall
 from lamina.segments import assistant, call, note, result, system, user
 
 
@@ -69,18 +67,12 @@ def test_a_turn_is_stored_as_plain_values_whatever_it_is_made_of() -> None:
     assert plain_turn((1, 2)) == [1, 2]
 
 
-def test_tools_are_added_unless_the_client_has_their_name() -> None:
+def test_the_recall_tool_is_added_unless_the_client_has_its_name() -> None:
     dialect = DIALECTS["anthropic"]
-    head = RequestHead()
-    other = OwnTool(definition=msgspec.structs.replace(RECALL, name="look"), answer=RECALL_TOOL.answer)
-    tools = (RECALL_TOOL, other)
-    added, written = write_tools(tools, dialect, head)
-    assert added == tools
-    assert [definition["name"] for definition in written] == ["recall", "look"]
-    taken = msgspec.structs.replace(head, tools=(written[0],))
-    added, written = write_tools(tools, dialect, taken)
-    assert added == (other,)
-    assert [definition["name"] for definition in written] == ["look"]
+    written = write_recall(dialect, RequestHead())
+    assert written is not None
+    assert written["name"] == "recall"
+    assert write_recall(dialect, RequestHead(tools=(written,))) is None
 
 
 def test_tools_are_kept_unless_the_policy_defers_them_and_the_api_can() -> None:

@@ -12,7 +12,6 @@ from lamina.conversations.recall_loop import RecallLoop, place_after, splice_exc
 from lamina.conversations.request_digests import NO_DIGESTS, digest_log
 from lamina.core import ToolResult, text_of
 from lamina.dialects import DIALECTS
-from lamina.fitting.own_tools import RECALL_TOOL
 from tests.conversations.test_truncated_calls import APIS_OF_DIALECTS, NAMES
 from tests.dialects import wires
 from tests.dialects.wires import WIRES
@@ -51,9 +50,7 @@ def test_a_recall_that_shares_its_id_gets_its_own_result(name: str, said: Said) 
 
     loop = RecallLoop(dialect)
     write, _ = APIS[APIS_OF_DIALECTS[name]]
-    fitted = msgspec.structs.replace(
-        fit_request(asked, dialect=name, budget=BUDGET), own_tools=(RECALL_TOOL,)
-    )
+    fitted = msgspec.structs.replace(fit_request(asked, dialect=name, budget=BUDGET), has_recall=True)
     assert loop.take(dialect.answers.absorb(write(said, 10)), fitted) == ()
     exchange = loop.exchange(place)
     assert exchange is not None

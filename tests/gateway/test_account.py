@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -14,9 +15,8 @@ from lamina.core import Cut
 from lamina.core.entries import find_logged
 from lamina.core.values import Budget, Ledger
 from lamina.costs.uncut_requests import MeasuredConversation, UncutRequest
-from lamina.dialects import Tool, Usage
+from lamina.dialects import Usage
 from lamina.fitting import Fitted, Policy, RequestMemo, fit_request
-from lamina.fitting.own_tools import OwnTool
 from lamina.gateway import AnsweredRequest, GatewayAccount
 from lamina.models import AS_OF, model
 from lamina.relay.calls import OutgoingRequest
@@ -534,9 +534,6 @@ def test_what_is_new_in_a_cut_is_scaled_by_all_growth_before_it() -> None:
     assert conversation.uncut.read == 1_900
 
 
-UNUSED: Any = None
-
-
 def fit_small(steps: int = 14) -> Fitted:
     """A request that had to be cut."""
     fitted = fit_request(messages_request(steps), budget=Budget(window=4_000))
@@ -604,10 +601,11 @@ def replace_ledger(fitted: Fitted, ledger: Ledger) -> Fitted:
     return msgspec.structs.replace(fitted, ledger=ledger)
 
 
-@pytest.mark.parametrize(("tool", "is_own"), [("read", True), ("another", False)])
-def test_what_was_recalled_does_not_belong_to_the_uncut_request(tool: str, *, is_own: bool) -> None:
+@pytest.mark.parametrize("tool", ["recall", "read"])
+def test_what_was_recalled_does_not_belong_to_the_uncut_request(tool: str) -> None:
     """Calls of lamina's own tools and their results are in no request of the client's."""
-    fitted = fit_request(messages_request(4), budget=Budget(window=100_000))
+    request = json.loads(json.dumps(messages_request(4)).replace('"read"', f'"{tool}"'))
+    fitted = fit_request(request, budget=Budget(window=100_000))
     entries = find_logged(fitted.envelope.entries)
     called = [entry for entry in entries if entry.segment.kind in ("tool_call", "tool_result")]
     assert len(called) == 8
@@ -615,9 +613,6 @@ def test_what_was_recalled_does_not_belong_to_the_uncut_request(tool: str, *, is
     some_line = fit_small().ledger.lines  # of another conversation: it only says that something is lowered
     cut = Cut(number=1, reason="over the trigger", before=10 * tokens, lowered=1)
     ledger = msgspec.structs.replace(fitted.ledger, cuts=(cut,), lines=some_line)
-    own_tools = (OwnTool(definition=Tool(name=tool), answer=UNUSED),)
     sent = fitted.envelope.account.uncalibrated
-    recalled = sum(entry.tokens for entry in called) if is_own else 0
-    assert (
-        measure(msgspec.structs.replace(fitted, ledger=ledger, own_tools=own_tools)) == 11 * sent - recalled
-    )
+    recalled = sum(entry.tokens for entry in called) if tool == "recall" else 0
+    assert measure(msgspec.structs.replace(fitted, ledger=ledger, has_recall=True)) == 11 * sent - recalled

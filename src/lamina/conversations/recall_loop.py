@@ -8,7 +8,7 @@ the cached prefix holds. If the model calls a tool of the client in the same bre
 answer without the recall, and the result of the recall is put beside the results of the client.
 
 Nothing is sent here and no SDK is imported: whoever sends requests passes each answer to `RecallLoop.take`.
-Which tools are lamina's the request says (`Fitted.own_tools`); a recall stands for a call of any of them
+Which tools are lamina's the request says (`Fitted.own_names`); a recall stands for a call of any of them
 here. `lamina.conversations.recall_filter` leaves them out of what the client sees.
 """
 
@@ -116,7 +116,7 @@ class RecallLoop:
         if not self._answer.recalls:
             return ()
         # It was told to answer, or the recalled text left no room for the tool, and it recalls all the same.
-        if self.rounds > ROUNDS or not fitted.own_tools:
+        if self.rounds > ROUNDS or not fitted.has_recall:
             self._drop_recalls()
             return ()
         results: list[Segment] = []

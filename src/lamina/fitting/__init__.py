@@ -4,7 +4,7 @@
 - `request` fits one request: `building` builds it, and `markers` places cache markers. `fitted` is what comes
   out.
 - `server_reports` is about what the provider's server reported, and what it is asked to do.
-- `own_tools` is the table of tools that lamina answers; `recalls` has the one there is.
+- `recalls` has the tool whose calls lamina answers.
 
 `lamina.conversations` keeps the ledger from request to request, for every door.
 """

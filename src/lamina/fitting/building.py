@@ -8,8 +8,6 @@ This module sends nothing, and does not know how a request is written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from lamina.caches import CacheRules
@@ -25,8 +23,8 @@ from lamina.dialects.port import Dialect, ParsedRequest, Request
 from lamina.dialects.sending import keeps_head, settle_repairs
 from lamina.dialects.translate import choose_options
 from lamina.errors import BudgetExceeded
-from lamina.fitting.own_tools import RECALL_TOOL, OwnTool, write_tools
 from lamina.fitting.policy import Policy
+from lamina.fitting.recalls import RECALL, write_recall
 
 AS_LOGGED = Layout(context="logged")
 """The messages of a request are already in their order, so `build` must not move any of them."""
@@ -37,7 +35,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
     `came_as` is the request as the caller gave it, and `original` the same if it came in the target dialect,
     so that it may leave as it came; else None. `head` is the head to send: it is
-    that of `parsed` itself, if nothing about it has to change. `own_tools` are those that lamina added to it.
+    that of `parsed` itself, if nothing about it has to change. `has_recall`: lamina added its tool to it.
     `drop_block`: the server may be asked to drop thinking that a cut unbinds.
     """
 
@@ -53,7 +51,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     build_memo: BuildMemo
     has_handles: bool
     drop_block: bool = True
-    own_tools: tuple[OwnTool, ...] = ()
+    has_recall: bool = False
 
 
 class BuildConditions(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +78,7 @@ def build_request(fit: Fit, conditions: BuildConditions) -> Built:
     and the next cut tries again.
     """
     adds_tools = fit.policy.recall_mode("handles") == "tool"
-    if adds_tools and RECALL_TOOL.name in fit.previous_ledger.own_tools:
+    if adds_tools and RECALL.name in fit.previous_ledger.own_tools:
         return _build_with_tools_if_they_fit(fit, conditions)
     # First without them: most requests make no cut, and the tools come with the first one only.
     without_tools = _build(fit, conditions)
@@ -89,14 +87,14 @@ def build_request(fit: Fit, conditions: BuildConditions) -> Built:
         return without_tools
     if keeps_head(without_tools.envelope, fit.target, drop_block=fit.drop_block):
         return without_tools
-    with_tools = _add_own_tools(fit)
+    with_tools = _add_recall(fit)
     if with_tools is fit:
         return without_tools
     try:
         built = _build(with_tools, conditions)
     except BudgetExceeded:
         return without_tools
-    return Built(fit=with_tools, envelope=_note_tools(built.envelope, with_tools.own_tools, cut.reason))
+    return Built(fit=with_tools, envelope=_note_recall(built.envelope, cut.reason))
 
 
 def _build_with_tools_if_they_fit(fit: Fit, conditions: BuildConditions) -> Built:
@@ -106,7 +104,7 @@ def _build_with_tools_if_they_fit(fit: Fit, conditions: BuildConditions) -> Buil
     built without them, unless the latest thinking is bound to them.
     """
     try:
-        return _build(_add_own_tools(fit), conditions)
+        return _build(_add_recall(fit), conditions)
     except BudgetExceeded:
         without_tools = _build(fit, conditions)
         if keeps_head(without_tools.envelope, fit.target, drop_block=fit.drop_block):
@@ -114,17 +112,17 @@ def _build_with_tools_if_they_fit(fit: Fit, conditions: BuildConditions) -> Buil
         return without_tools
 
 
-def _add_own_tools(fit: Fit) -> Fit:
-    """The same fit with lamina's tools in its head. If they cannot be added, it is the same object."""
-    own_tools, written_tools = write_tools((RECALL_TOOL,), fit.target, fit.head)
-    if RECALL_TOOL not in own_tools:
+def _add_recall(fit: Fit) -> Fit:
+    """The same fit with the recall tool in its head. If it cannot be added, it is the same object."""
+    written_tool = write_recall(fit.target, fit.head)
+    if written_tool is None:
         return fit
     add_tools = fit.target.head.add_tools
-    tools = (*fit.head.tools, *written_tools)
+    tools = (*fit.head.tools, written_tool)
     if add_tools is not None:
-        tools = add_tools(fit.head, written_tools)
+        tools = add_tools(fit.head, (written_tool,))
     head = RequestHead(tools=tools, parameters=fit.head.parameters)
-    return msgspec.structs.replace(fit, head=head, has_handles=True, own_tools=own_tools)
+    return msgspec.structs.replace(fit, head=head, has_handles=True, has_recall=True)
 
 
 def _was_cut(ledger: Ledger) -> bool:
@@ -132,12 +130,12 @@ def _was_cut(ledger: Ledger) -> bool:
     return bool(ledger.folds) or any(line.cut for line in ledger.lines.values())
 
 
-def _note_tools(envelope: Envelope, own_tools: Sequence[OwnTool], reason: str) -> Envelope:
-    """The envelope of the cut with which lamina's tools came, with the tools in its ledger.
+def _note_recall(envelope: Envelope, reason: str) -> Envelope:
+    """The envelope of the cut with which the recall tool came, with the tool in its ledger.
 
-    The new tools alone would be a reason for a cut, too. The ledger keeps the reason that made it due.
+    The new tool alone would be a reason for a cut, too. The ledger keeps the reason that made it due.
     """
-    names = (*envelope.ledger.own_tools, *(own_tool.name for own_tool in own_tools))
+    names = (*envelope.ledger.own_tools, RECALL.name)
     ledger = msgspec.structs.replace(envelope.ledger, own_tools=names)
     cut = envelope.cut
     if cut is not None:

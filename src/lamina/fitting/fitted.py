@@ -15,8 +15,7 @@ from lamina.core.values import Ledger, RequestHead, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
-from lamina.fitting.own_tools import RECALL_TOOL, OwnTool, ToolSituation, answer_call, list_names, write_tools
-from lamina.fitting.recalls import read_call, render_turns
+from lamina.fitting.recalls import RECALL, answer_recall, read_call, render_turns, write_recall
 from lamina.segments import call as call_segment
 
 
@@ -24,9 +23,9 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     """A request that fits, the ledger for the next call, and the account of what was done.
 
     `headers` must be sent with the request. `plan` says why each cache marker is where it is. `left` names
-    the parameters and tools that the target dialect cannot express. `own_tools` are those whose calls lamina
-    answers. What it added of them are the last of the request's tools, the recall tool first. `window` is the
-    one that the request was fitted to.
+    the parameters and tools that the target dialect cannot express. `has_recall`: lamina has added the recall
+    tool, whose calls it answers; it is the last of the request's tools. `window` is the one that the request
+    was fitted to.
     """
 
     request: dict[str, Any]
@@ -37,27 +36,20 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     plan: MarkerPlan | None = None
     left: tuple[str, ...] = ()
     dialect: Dialect | None = None
-    own_tools: tuple[OwnTool, ...] = ()
+    has_recall: bool = False
     has_handles: bool = True
     window: int = 0
 
     @property
-    def has_recall(self) -> bool:
-        """Whether lamina has added the recall tool to the request."""
-        return RECALL_TOOL in self.own_tools
-
-    @property
     def own_names(self) -> frozenset[str]:
         """The names of the tools whose calls lamina answers."""
-        return list_names(self.own_tools)
+        return frozenset((RECALL.name,) if self.has_recall else ())
 
     def answer_own(self, call: ToolCall) -> Segment | None:
         """The result of a call that lamina answers; None if the tool is the client's."""
-        return answer_call(self.own_tools, call, self._situation)
-
-    @property
-    def _situation(self) -> ToolSituation:
-        return ToolSituation(log=self.log, ledger=self.ledger)
+        if call.name not in self.own_names:
+            return None
+        return answer_recall(self.log, call, ledger=self.ledger)
 
     def recall(self, key: str) -> str:
         """The full text behind a recall handle or behind the key of a digest."""
@@ -82,8 +74,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
             head = RequestHead(parameters=head.parameters)  # its name is taken otherwise, by this very tool
         elif not self.has_handles or not (self.ledger.lines or self.ledger.folds):
             return None
-        _, written_tools = write_tools((RECALL_TOOL,), self.dialect, head)
-        return next(iter(written_tools), None)
+        return write_recall(self.dialect, head)
 
     def answer(self, call: Any) -> dict[str, Any]:
         """Answer a call of the recall tool: returns the message to append after the model's answer.
@@ -96,6 +87,6 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
             )
         own_call = read_call(call)
         question = call_segment(own_call.name, own_call.arguments, id=own_call.id)
-        result = self.answer_own(own_call) or RECALL_TOOL.answer(own_call, self._situation)
+        result = answer_recall(self.log, own_call, ledger=self.ledger)
         message: dict[str, Any] = render_turns([question, result], self.dialect, self.envelope.head)[-1]
         return message

@@ -19,7 +19,7 @@ from lamina.core.text.characters import fold_case, quote_text
 from lamina.core.values import Ledger, RequestHead, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects.json_values import read_field
-from lamina.dialects.port import Dialect, Tool
+from lamina.dialects.port import Dialect, PlainHead, Tool
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput, NotFound
 from lamina.segments import result, user
@@ -64,6 +64,22 @@ RECALL = Tool(
 A session has it from the first request on or never, since a new tool changes the prefix. A wrapped client
 adds it at the first cut, which changes the prefix anyway.
 """
+
+
+def write_recall(dialect: Dialect, head: RequestHead) -> dict[str, Any] | None:
+    """The recall tool in the words of the dialect, if it can be added to a head.
+
+    None if the client has taken its name, or if the dialect cannot express it.
+    """
+    takes_tool = dialect.head.takes_tool
+    # Of several choices (`n` of Chat Completions), one may call a tool while another has answered.
+    if takes_tool is not None and not takes_tool(head):
+        return None
+    plain = dialect.head.read(head)
+    if any(tool.name == RECALL.name for tool in plain.tools):
+        return None
+    written = dialect.head.write(PlainHead(model=plain.model, tools=(RECALL,)))
+    return next(iter(written.head.tools), None)
 
 
 class TextMatch(msgspec.Struct, frozen=True, kw_only=True):

@@ -268,7 +268,7 @@ def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
         plan=outgoing.plan,
         left=own_head.left,
         dialect=target,
-        own_tools=built.fit.own_tools,
+        has_recall=built.fit.has_recall,
         has_handles=built.fit.has_handles,
         window=window,
     )

@@ -419,7 +419,7 @@ def _next_state(
 
 def _must_save(call: UpstreamCall, fitted: Fitted, state: ConversationState) -> bool:
     """Whether the next request depends on the ledger of this one, or on what its own tools answer."""
-    if state.was_cut or state.exchanges or fitted.own_tools or changes_requests(fitted.ledger):
+    if state.was_cut or state.exchanges or fitted.has_recall or changes_requests(fitted.ledger):
         return True
     # Markers that lamina planned are planned anew for the next request.
     return fitted.request is not call.request and fitted.plan is None
