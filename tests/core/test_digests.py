@@ -125,6 +125,12 @@ SEGMENTS = st.lists(
 )
 
 
+def test_a_digest_of_many_lines_is_within_its_limit() -> None:
+    segments = [user("a\n" * 560)]
+    digest_text = in_two_voices(segments, size=2_493)
+    assert len(digest_text.words) + len(digest_text.notes) <= 2_493 + len(write_title(segments)) + 2
+
+
 @given(SEGMENTS, st.integers(SMALLEST_DIGEST, 3_000))
 def test_a_digest_is_within_its_limits_and_always_the_same(segments: list[Segment], limit: int) -> None:
     digest_text = in_two_voices(segments, size=limit)

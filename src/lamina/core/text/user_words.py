@@ -244,7 +244,7 @@ def quote_messages(talk: Talk, room: int, *, verbatim: bool = False) -> dict[int
     quoted: dict[int, QuotedMessage] = {}
     for index in sorted(choice.taken):
         message = talk.messages[index]
-        text = _join_sentences(message, choice.taken[index])
+        text = _join_sentences(message, choice.taken[index], choice.paid.get(index, 0))
         quoted[index] = QuotedMessage(text, text == message.clean_text)
     return quoted
 
@@ -272,7 +272,7 @@ class _Choice:
         self.room = room
         self.taken: dict[int, dict[int, str]] = {}
         self._talk = talk
-        self._paid: dict[int, int] = {}
+        self.paid: dict[int, int] = {}
 
     def take_whole(self, indices: Iterable[int]) -> None:
         """Take all of these messages as they are."""
@@ -289,7 +289,7 @@ class _Choice:
             if at == WHOLE:
                 # Its sentences are paid for already, and go.
                 text = self._talk.messages[index].clipped_text
-                cost = self._talk.sizes[index] - self._paid.get(index, 0)
+                cost = self._talk.sizes[index] - self.paid.get(index, 0)
             else:
                 text = self._talk.messages[index].quotations[at]
                 cost = len(text) + 4 * text.count("\n") + _AROUND_SENTENCE
@@ -299,7 +299,7 @@ class _Choice:
                 continue
             most -= cost
             self.room -= cost
-            self._paid[index] = self._paid.get(index, 0) + cost
+            self.paid[index] = self.paid.get(index, 0) + cost
             self.taken[index] = {WHOLE: text} if at == WHOLE else taken | {at: text}
 
     def squeeze(self, index: int) -> None:
@@ -310,13 +310,18 @@ class _Choice:
             self.taken[index] = {0: shorten(quotations[0], width)}
 
 
-def _join_sentences(message: SpokenMessage, taken: Mapping[int, str]) -> str:
-    """What stays of a message: all of it as it was, or sentences in their order with gaps between."""
+def _join_sentences(message: SpokenMessage, taken: Mapping[int, str], paid: int) -> str:
+    """What stays of a message: all of it as it was, or sentences in their order with gaps between.
+
+    Line breaks are worth a line's indent. If a message of many lines was not `paid` with them, they go.
+    """
     if WHOLE in taken:
         return taken[WHOLE]
     statements = message.statements
     if len(taken) == len(statements) and all(statements[at].text == text for at, text in taken.items()):
-        return message.clipped_text
+        whole = message.clipped_text
+        if len(whole) + 4 * whole.count("\n") <= paid:
+            return whole
     pieces: list[str] = []
     for is_taken, group in groupby(range(len(statements)), key=taken.__contains__):
         pieces += [taken[at] for at in group] if is_taken else [GAP]
