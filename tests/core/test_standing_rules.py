@@ -241,6 +241,17 @@ def test_each_language_knows_its_rules_and_what_replaces_them() -> None:
         assert not find_rules(language.task), language.task
 
 
+def test_rules_that_hold_in_general_stay_before_others() -> None:
+    told = [
+        "End all class names with 'k_'.",
+        "I want you to look at the second chapter.",
+        "From now on answer in German.",
+        "I need you to think about the title.",
+    ]
+    talk = Talk([SpokenMessage(turn, "asked", text) for turn, text in enumerate(told, start=1)])
+    assert [index for index, _ in talk.standing] == [2, 0, 3, 1]
+
+
 NAMING = tuple(
     f"{verb} all {name} names with '{letter}_'."
     for verb, letter in (("Start", "a"), ("End", "b"))

@@ -455,6 +455,7 @@ class PassageChoice:
     ) -> None:
         self.index = index
         self.sentences: set[int] = set()
+        self.rules: set[int] = set()
         self._limit = limit
         self._left = limit
         self._in_sight = in_sight
@@ -485,7 +486,9 @@ class PassageChoice:
                 worth[number] = (rule in needed, shared)
         for number in sorted(worth, key=lambda number: (worth[number], number), reverse=True):
             if any(worth[number]) or self._limit - self._left < limit:
+                self.rules.add(number)
                 self._take([number])
+        self.rules &= self.sentences
 
     def take_about(self, rated: Sequence[_Rated], limit: int) -> set[int]:
         """Take the best of these sentences, each with its neighbours, in so many tokens with the rules."""
@@ -508,7 +511,8 @@ class PassageChoice:
         for number in sources - self._sources:
             source = self.index.sources[number]
             tokens += _AROUND_SOURCE
-            if self._handles and len(passage) < source.end - source.first:
+            is_rule = self.rules.issuperset(passage)
+            if self._handles and not is_rule and len(passage) < source.end - source.first:
                 tokens += _HANDLE
         if tokens > self._left:
             return False

@@ -239,7 +239,7 @@ def _write_reminder(
         about = choice.take_about(rated, limits.about - around)
     if not choice.sentences:
         return None
-    words, notes, quoted = _quote_passages(index, choice.sentences, sources, context.wording)
+    words, notes, quoted = _quote_passages(choice, sources, context.wording)
     prompt = draft.entries[prompt_at]
     return Reminder(
         key=f"reminder-{hashing.digest((prompt.ref, quoted))[:20]}",
@@ -286,18 +286,19 @@ def _text_in_sight(entries: Iterable[Entry]) -> str:
 
 
 def _quote_passages(
-    index: PassageIndex, chosen: set[int], sources: Sequence[Entry], wording: Wording
+    choice: PassageChoice, sources: Sequence[Entry], wording: Wording
 ) -> tuple[str, str, tuple[Ref, ...]]:
     """The words of the user, what others said, and what was quoted, in the order in which it was said."""
+    index = choice.index
     by_source: dict[Ref, list[int]] = defaultdict(list)
-    for number in sorted(chosen):
+    for number in sorted(choice.sentences):
         by_source[index.sources[index.sentences[number].source].ref].append(number)
     words: list[str] = []
     notes: list[str] = []
     for entry in sources:
         if entry.ref not in by_source:
             continue
-        line = _quote_source(index, by_source[entry.ref], entry, wording)
+        line = _quote_source(choice, by_source[entry.ref], entry, wording)
         if is_users_text(entry):
             words.append(line)
         else:
@@ -306,11 +307,12 @@ def _quote_passages(
     return "\n".join(words), "\n".join(notes), quoted
 
 
-def _quote_source(index: PassageIndex, numbers: Sequence[int], entry: Entry, wording: Wording) -> str:
+def _quote_source(choice: PassageChoice, numbers: Sequence[int], entry: Entry, wording: Wording) -> str:
     """The chosen sentences of one source with its turn; `…` stands where something is missing.
 
-    A source of which more was left out shows its handle.
+    A source of which more was left out shows its handle. A rule is whole without what stands around it.
     """
+    index = choice.index
     source = index.sources[index.sentences[numbers[0]].source]
     pieces: list[str] = []
     for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
@@ -324,7 +326,7 @@ def _quote_source(index: PassageIndex, numbers: Sequence[int], entry: Entry, wor
         label += ", assistant"
     elif not is_users_text(entry):
         label += f", {make_inert(describe_segment(entry.segment), NAME_LIMIT)}"
-    is_whole = len(numbers) == source.end - source.first
+    is_whole = len(numbers) == source.end - source.first or choice.rules.issuperset(numbers)
     if wording.handles and not is_whole:
         label += f' (recall("{wording.handle(entry.content)}"))'
     return f"  {label}: {text}"

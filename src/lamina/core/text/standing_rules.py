@@ -526,6 +526,16 @@ def _find_words(rule: str) -> frozenset[str]:
     return frozenset(_words().findall(rule_words.replacing().remove(_normalise(rule))))
 
 
+def holds_in_general(rule: str) -> bool:
+    """Whether a rule says for what or from when it holds, or gives a value.
+
+    `End class names with 'k_'` and `Never push` do. `I want you to focus on two things` may be about today.
+    """
+    folded = _normalise(rule)
+    tables = (rule_words.scopes(), rule_words.habits(), rule_words.orders(), rule_words.replacing())
+    return _gives_value(rule) or any(phrases.find(folded) is not None for phrases in tables)
+
+
 def is_agreement(text: str) -> bool:
     """Whether a message of the user accepts what was proposed: `Yes, do that.`, `好的`."""
     if len(text) > LONGEST_AGREEMENT:

@@ -26,6 +26,7 @@ from lamina.core.text.standing_rules import (
     find_replaced,
     find_rules,
     find_statements,
+    holds_in_general,
     quote_statement,
 )
 
@@ -65,7 +66,9 @@ AROUND_TALK = len(WORDS_TITLE) + len(REPLIES_TITLE) + len("(and 100,000 more mes
 WHOLE = -1
 """The place of a message that stays as a whole."""
 
-_STANDING = {("rule", False): 0, ("rule", True): 1, ("wish", False): 2}
+_GENERAL, _RULE, _REPLACED, _WISH = range(4)
+"""What stands is taken in this order: rules that hold in general, other rules, replaced ones, wishes."""
+
 _FEWEST_CHARACTERS = 24  # of a task for which there is hardly room
 
 SMALLEST_DIGEST = 80
@@ -205,15 +208,26 @@ class Talk:
         ranked = zip(rate_densities(texts), places, strict=True)
         return [place for _, place in sorted(ranked, key=lambda each: (-each[0], -each[1][0], each[1][1]))]
 
+    def _rank_statement(self, statement: Statement) -> int:
+        if statement.weight == "wish":
+            return _WISH
+        if statement.text in self.replaced:
+            return _REPLACED
+        if holds_in_general(statement.text):
+            return _GENERAL
+        return _RULE
+
     @cached_property
     def standing(self) -> list[_Place]:
-        """Where rules in force stand, then those that were replaced, then wishes, each the newest first."""
+        """Where rules in force stand, then those that were replaced, then wishes, each the newest first.
+
+        Of rules in force those come first that say for what they hold, or give a value.
+        """
         ranked: list[tuple[int, int, int]] = []
         for index in self.users:
             for at, statement in enumerate(self.messages[index].statements):
                 if statement.weight:
-                    rank = _STANDING[statement.weight, statement.text in self.replaced]
-                    ranked.append((rank, -index, at))
+                    ranked.append((self._rank_statement(statement), -index, at))
         return [(-index, at) for _, index, at in sorted(ranked)]
 
 
