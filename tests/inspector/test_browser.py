@@ -21,7 +21,6 @@ from lamina.core import Manifest
 from lamina.core.explanation import explain
 from lamina.gateway.inspection import PageServer
 from lamina.inspector import Inspector, Sessions, comparisons, request_views, views
-from lamina.inspector.alternatives import show_alternatives
 from lamina.inspector.one_file import write_page
 from lamina.inspector.sent_sessions import SentSession
 from tests.browser.browser import Browser, Page, SystemBrowser
@@ -207,7 +206,7 @@ def test_what_each_working_window_would_have_cost(
         view.go(f"#/s/{each}")
         view.click("[data-view=whatif]")
         view.wait("document.querySelector('#alternatives')")
-        saving = show_alternatives(inspector, each)["saving"]
+        saving = views.show_alternatives(inspector, each)["saving"]
         heads = view.texts("#alternatives tbody code")
         assert heads == [row["flag"] for row in saving["rows"]]
         assert f"${saving['rows'][0]['dollars']:.2f}" in view.text("#alternatives tbody")

@@ -10,7 +10,6 @@ import pytest
 from lamina.cli.inspect import DemoSource
 from lamina.core.explanation import explain
 from lamina.inspector import Inspector, Sessions, request_views, views
-from lamina.inspector.alternatives import show_alternatives
 from tests.inspector.recorded import open_inspector, write_session
 
 CALL = {"id": "x1", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
@@ -83,7 +82,7 @@ def test_a_request_is_named_by_the_first_tool_call_of_its_answer(
 
 
 def test_what_if_has_the_rows_of_lamina_run(inspector: Inspector, session_id: str) -> None:
-    shown = show_alternatives(inspector, session_id)
+    shown = views.show_alternatives(inspector, session_id)
     dollars = views.show_session(inspector, session_id)["totals"]["dollars"]
     rows = shown["saving"]["rows"]
     assert [row["flag"] for row in rows][:2] == ["--window model", "--prefer memory"]

@@ -19,12 +19,11 @@ from typing import Any
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.inspector.alternatives import show_alternatives
 from lamina.inspector.comparisons import compare_requests
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
-from lamina.inspector.views import Inspector, show_session, show_sessions
+from lamina.inspector.views import Inspector, show_alternatives, show_session, show_sessions
 
 MODULES = (
     "dom.js",

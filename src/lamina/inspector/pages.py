@@ -15,14 +15,13 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 
 from lamina.errors import BadInput, LaminaError
-from lamina.inspector.alternatives import show_alternatives
 from lamina.inspector.answers import show_body, show_raw_answer
 from lamina.inspector.comparisons import compare_requests
 from lamina.inspector.one_file import FILE_TYPES, encode_json, read_static, save_session
 from lamina.inspector.request_views import show_request
 from lamina.inspector.search import search_places
 from lamina.inspector.segment_views import show_segment
-from lamina.inspector.views import Inspector, show_session, show_sessions
+from lamina.inspector.views import Inspector, show_alternatives, show_session, show_sessions
 
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

@@ -200,6 +200,19 @@ def _find_cheaper(table: RequestTable) -> float | None:
     return row.dollars
 
 
+def show_alternatives(inspector: Inspector, session_id: str) -> Json:
+    """What a session would have cost with each working window of `lamina run`, and what it did cost with it.
+
+    The rows are those that `lamina cost` prints. Only sizes and pauses are simulated, so it takes no time.
+    """
+    opened = inspector.open(session_id)
+    totals = sum_calls(opened)
+    paid = None
+    if not opened.sent.is_log:
+        paid = {name: totals[name] for name in ("dollars", "is_at_least", "cuts")}
+    return {"saving": msgspec.to_builtins(compare_settings(opened.sent.table)), "paid": paid}
+
+
 def find_dearest(calls: Sequence[SentCall]) -> int:
     """The number of the request at which a session opens: where a cache was lost for most, or the dearest.
 

@@ -186,13 +186,10 @@ async function search() {
 }
 
 function step(move) {
-  if (!page) return;
-  const calls = page.session.calls;
-  const next = calls[calls.findIndex((call) => call.number === page.selected) + move];
-  if (!next) return;
-  page.selected = next.number; // the next key counts from here, also if it comes before the request is drawn
-  go({ request: next.number, segment: null });
-  say(`Request ${number(next.number + 1)}`);
+  if (!page || !page.session.calls[page.selected + move]) return;
+  page.selected += move; // the next key counts from here, also if it comes before the request is drawn
+  go({ request: page.selected, segment: null });
+  say(`Request ${number(page.selected + 1)}`);
 }
 
 document.addEventListener("keydown", (event) => {

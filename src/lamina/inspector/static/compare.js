@@ -8,10 +8,8 @@ export async function drawCompare({ body, session, address, isCurrent }) {
     replace(body, h("p", { class: "empty" }, "There is only one request, so there is nothing to compare."));
     return;
   }
-  const at = session.calls.findIndex((call) => call.number === address.request);
-  const after = at > 0 ? address.request : session.calls[1].number;
-  const previous = session.calls[Math.max(at - 1, 0)].number;
-  const before = address.before ? Number(address.before) : previous;
+  const after = Math.max(address.request, 1);
+  const before = address.before ? Number(address.before) : after - 1;
   const answer = await get(`compare/${address.session}/${before}/${after}`);
   if (!isCurrent()) return;
   const choose = (name, value, apply) =>
@@ -68,9 +66,7 @@ const showText = (content) => h("td", {}, h("pre", { class: "text small", tabind
 const showAbsent = () => h("td", {}, h("span", { class: "faint" }, "not there"));
 
 function showVerdict(answer, session) {
-  const find = (number) => session.calls.find((call) => call.number === number);
-  const earlier = find(answer.before);
-  const later = find(answer.after);
+  const [earlier, later] = [answer.before, answer.after].map((number) => session.calls[number]);
   const continues = answer.cause === "none";
   const sentence = continues ? "The later request continues the earlier one: nothing that was sent has changed." : `${capital(answer.sentence).replace(/\.$/, "")}.`;
   const byBytes = [
@@ -87,7 +83,7 @@ function showVerdict(answer, session) {
     { class: "verdict", id: "verdict" },
     h("p", { class: "sentence" }, sentence),
     answer.reported ? h("p", { id: "reported", class: isBad(answer.reported.loss) ? "bad" : null }, describeReport(answer)) : null,
-    earlier && later ? h("p", { id: "cost-change" }, describeCost(earlier, later)) : null,
+    h("p", { id: "cost-change" }, describeCost(earlier, later)),
     answer.advice ? h("p", {}, answer.advice) : null,
     h("dl", { class: "inline" }, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
   );

@@ -34,7 +34,7 @@ function setStyle(element, property, word) {
   else element.style[property] = word;
 }
 
-export function append(element, children) {
+function append(element, children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
     element.append(child.nodeType ? child : document.createTextNode(String(child)));
@@ -73,12 +73,10 @@ export const atLeast = (dollars, isAtLeast) => `${isAtLeast ? "at least " : ""}$
 
 export function date(seconds, withDate = true) {
   if (isMissing(seconds)) return "time not recorded";
-  const time = new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-  return withDate ? `${day(seconds)} ${time}` : time;
-}
-
-export function day(seconds) {
-  return new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "2-digit", month: "short", year: "numeric" });
+  const moment = new Date(seconds * 1000);
+  const time = moment.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  if (!withDate) return time;
+  return `${moment.toLocaleDateString("en-GB", { day: "2-digit", month: "short", year: "numeric" })} ${time}`;
 }
 
 export function span(seconds) {

@@ -37,7 +37,7 @@ export function makePicture(session, { selected = null, onSelect, onLane }) {
 
   function markSelected() {
     const mark = drawing.querySelector(".selected");
-    const bar = layout.bars.find(({ call }) => call.number === chosen);
+    const bar = layout.bars[chosen];
     mark.setAttribute("visibility", bar ? "visible" : "hidden");
     if (!bar) return;
     mark.setAttribute("x", bar.x - 2);
@@ -72,8 +72,7 @@ export function makePicture(session, { selected = null, onSelect, onLane }) {
     const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!move) return;
     event.preventDefault();
-    const next = session.calls[session.calls.findIndex((call) => call.number === chosen) + move];
-    if (next) onSelect(next.number);
+    if (session.calls[chosen + move]) onSelect(chosen + move);
   }
 
   // It is drawn in the next frame: a change of size while sizes are observed is a complaint of the browser.
@@ -88,7 +87,7 @@ export function makePicture(session, { selected = null, onSelect, onLane }) {
 }
 
 // A request that lost its cache, other than by a cut that lamina made.
-export const isLost = (call) => Boolean(call.loss && call.loss.by !== "lamina");
+const isLost = (call) => Boolean(call.loss && call.loss.by !== "lamina");
 
 // "$0.74 instead of $1.19": what it cost, and what it would have cost without lamina.
 export function sumUp({ dollars, is_at_least, without, could }) {

@@ -103,11 +103,8 @@ function describeRequest(request) {
 }
 
 function makeButtons(session, request) {
-  const at = session.calls.findIndex((each) => each.number === request.call.number);
-  const step = (move, words) => {
-    const next = session.calls[at + move];
-    return button(words, () => go({ request: next.number, segment: null }), { disabled: !next });
-  };
+  const at = request.call.number;
+  const step = (move, words) => button(words, () => go({ request: at + move, segment: null }), { disabled: !session.calls[at + move] });
   return h("div", { class: "buttons" }, step(-1, "← earlier"), step(1, "later →"), at > 0 && button("Why this cost", () => go({ view: "compare", segment: null }), { id: "why-cost" }));
 }
 

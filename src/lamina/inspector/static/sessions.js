@@ -124,7 +124,7 @@ function makeRow(session, depth) {
       {},
       isLive ? h("span", { class: "live", title: "It is running" }, "live ") : null,
       h("a", { href: linkTo(session.id) }, depth ? "↳ " : "", session.first_words || session.name),
-      h("div", { class: "faint small" }, [...describeAnswer(session), session.is_fork ? "fork" : "", session.project, session.source, session.name].filter(Boolean).join(" · ")),
+      h("div", { class: "faint small" }, [session.answered ? "" : "no answer recorded", session.is_fork ? "fork" : "", session.project, session.source, session.name].filter(Boolean).join(" · ")),
     ),
     h("td", {}, session.model || "not recorded"),
     h("td", { class: "nowrap" }, session.ended === null ? "not recorded" : date(session.ended)),
@@ -134,10 +134,6 @@ function makeRow(session, depth) {
     h("td", { class: "num" }, session.cuts || "–"),
     h("td", { class: "num" }, session.lost_caches || "–"),
   );
-}
-
-function describeAnswer(session) {
-  return session.answered ? [] : ["no answer recorded"];
 }
 
 function showProblems(problems) {
