@@ -192,7 +192,7 @@ def test_a_sealed_store_is_closed_without_its_key(kind: str, tmp_path: Path) -> 
     for command in WITHOUT_KEY:
         asked = [part.format(tmp_path) for part in command]
         for given, problem in (
-            ((), "lamina: this store is sealed; give its key: "),
+            ((), "lamina: this store is sealed; give its key: --key-file FILE, or LAMINA_KEY"),
             (
                 ("--key-file", str(tmp_path / "wrong")),
                 "lamina: the given key does not open this store; give the",

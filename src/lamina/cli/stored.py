@@ -14,7 +14,7 @@ import anyio
 
 from lamina.cli.output import tell
 from lamina.conversations.listing import resolve_name
-from lamina.errors import StoreError
+from lamina.errors import KeyNeeded, StoreError
 from lamina.sessions import Session
 from lamina.settings import load_settings
 from lamina.stores.address import KEY_VARIABLE, import_sealed, open_chosen_store, resolve_key
@@ -51,8 +51,12 @@ async def open_named_store(
     settings = load_settings()
     workspace = settings.workspace if arguments.workspace is None else arguments.workspace
     key = await find_key(arguments.key_file)
-    async with open_chosen_store(arguments.store, settings, key=key, create=create) as store:
-        yield store, workspace
+    try:
+        async with open_chosen_store(arguments.store, settings, key=key, create=create) as store:
+            yield store, workspace
+    except KeyNeeded as error:
+        hint = f"give its key: --key-file FILE, or {KEY_VARIABLE} in the environment"
+        raise KeyNeeded(conversation=error.conversation, hint=hint) from error
 
 
 def ask_store(arguments: argparse.Namespace, operation: Callable[[Store], Awaitable[_Value]], /) -> _Value:

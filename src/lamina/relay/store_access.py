@@ -33,11 +33,11 @@ from lamina.conversations.store import (
     conversation_place,
     find_conversation,
 )
-from lamina.errors import BadInput, Conflict, Reused, StoreError
+from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, StoreError
 from lamina.relay import limits
 from lamina.relay.config import GatewaySettings
 from lamina.settings import load_settings
-from lamina.stores.address import open_chosen_store, open_store, resolve_key
+from lamina.stores.address import KEY_VARIABLE, open_chosen_store, open_store, resolve_key
 from lamina.stores.port import OwnName, Store, StoredHead, Where
 
 READY_SECONDS = 2.0
@@ -253,6 +253,9 @@ class GatewayStore:
             raise
         except BadInput as error:  # an address or a key that is wrong; the store itself did not fail
             raise StoreGone(str(error)) from error
+        except KeyNeeded as error:
+            hint = f"give its key: key_file in the settings, --key-file FILE, or {KEY_VARIABLE}"
+            raise StoreGone(f"the store is sealed; {hint}") from error
         except (StoreError, OSError) as error:
             with suppress(StoreError, OSError):
                 await self.close()  # the next call opens it again
