@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import anthropic
+import anyio
 import httpx2
 import pytest
 
 from lamina import BadInput, Budget, Policy
+from lamina.conversations.store import WORKSPACE, list_conversations
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BINDING_BETA
-from lamina.wrapped import wrap
+from lamina.stores import MemoryStore
+from lamina.wrapped import sdk_calls, wrap
 from tests.fitting.test_server_help import SMALL, thinking
 from tests.plain_client import Answer, Json, plain_client
 
@@ -91,6 +94,22 @@ def test_a_client_of_several_conversations_says_only_whose_answer_is_asked_for()
     messages = [{"role": "user", "content": "named"}]
     answer = named.chat.completions.create(model="m", messages=messages)
     assert question_in(named.fitted) == question_in(wrapped.fitted_of(answer)) == "named"
+
+
+def test_a_name_may_be_any_text_and_the_oldest_of_many_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sdk_calls, "NAMES", 2)
+    store = MemoryStore()
+    wrapped = wrap(plain_client(lambda _: {}, "chat.completions"), store=store)
+    names = ["Käse & 芝士", "a" * 300, "a" * 300 + "b"]
+    for name in names:
+        named = wrapped.conversation(name)
+        named.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "Hi"}])
+    assert [wrapped.conversation(name).fitted is None for name in names] == [True, False, False]
+
+    async def list_groups() -> list[str]:
+        return sorted([kept.state.group async for kept in list_conversations(store, WORKSPACE)])
+
+    assert anyio.run(list_groups) == sorted(f"name:{name}" for name in names)
 
 
 @pytest.mark.parametrize("answer", [None, {"choices": []}, Answer(said="elsewhere")])

@@ -79,14 +79,6 @@ class BodyPlaces:
         return self._ends[key]
 
 
-def find_end_of_turns(piece: bytes, place: BodyPlace) -> int:
-    """Where the list of turns ends in a piece: the position of its bracket."""
-    for position, reached in _follow(piece, place):
-        if reached.depth < LIST_OF_TURNS:
-            return position
-    return len(piece)
-
-
 def _read_piece(piece: bytes, place: BodyPlace) -> tuple[BodyPlace, int]:
     """The place at the end of a piece that begins at another, and how many turns begin in it."""
     begun = 0

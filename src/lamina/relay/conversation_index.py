@@ -28,6 +28,7 @@ from lamina.conversations.recognise import (
     Recognised,
     choose_state,
     is_named,
+    list_ids,
     name_left,
     part_from_hidden,
     recognise,
@@ -305,7 +306,7 @@ class ConversationIndex:
             title = find_title(call.parsed.log)
         state = ConversationState(
             door=self._door,
-            ledger=self.given_ledgers.get(call.identity.group.partition(" user:")[0], Ledger()),
+            ledger=self.given_ledgers.pop(list_ids(call.identity.group)[0], Ledger()),
             began=int(time()),
             dialect=call.dialect.name,
             group=call.identity.group,
@@ -367,7 +368,7 @@ class ConversationIndex:
     def forget_group(self, group: str) -> None:
         """Drop the conversations that a client names so from memory."""
         for conversation in list(self._live.values()):
-            if conversation.state.group.partition(" user:")[0] == group:
+            if list_ids(conversation.state.group)[0] == group:
                 self.forget(conversation)
 
     def drop_content(self, conversation: LiveConversation) -> None:

@@ -1,10 +1,10 @@
 """Reads which conversation a client names: its own ids, in the order in which they can be trusted.
 
-An id names a group of conversations, not one. Claude Code sends the same session id for a title call, Codex
-for a thread, opencode for all calls of a session. The user that a request names is a part of it, since one
-name may serve many users. Without such an id, the user is the id.
+An id of a client's own names a group of conversations, not one. Claude Code sends the same session id for a
+title call, Codex for a thread, opencode for all calls of a session. The user that a request names is a part
+of it, since one name may serve many users. Without such an id, the user is the id.
 Inside a group, and for clients that send no id at all, the chain of message digests decides
-(`lamina.relay.conversation_index`).
+(`lamina.relay.conversation_index`). Only `x-lamina-conversation` names one conversation.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ import msgspec
 
 from lamina.conversations.events import Listeners
 from lamina.conversations.lost_caches import NOT_CACHED
-from lamina.conversations.recognise import list_ids
+from lamina.conversations.recognise import NAME, is_named, list_ids
 from lamina.conversations.store import WORKSPACE
 from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Ledger
@@ -48,7 +48,7 @@ from lamina.relay.client_request import ClientHead, ClientRequest
 from lamina.relay.config import GatewaySettings, ProfileName, UpstreamSettings
 from lamina.relay.events import AnsweredEvent, SentEvent
 from lamina.relay.exchange import Exchange, write_refusal
-from lamina.relay.identity import read_header_identity
+from lamina.relay.identity import ClientIdentity, read_header_identity
 from lamina.relay.journal import NoJournal
 from lamina.relay.live_conversation import LiveConversation
 from lamina.relay.observers import NoMetrics
@@ -230,9 +230,9 @@ class CallReports:
             return
         last = self._reported.get(conversation, _Reported())
         name = conversation.name
-        given_name = list_ids(incoming.identity.group)[0]
-        if given_name.startswith("name:"):
-            name = given_name.removeprefix("name:")
+        own_id = list_ids(incoming.identity.group)[0]
+        if is_named(own_id):
+            name = own_id.removeprefix(NAME)
         fitted = outgoing.fitted
         if fitted is not None and fitted is not last.fitted:
             before = outgoing.basis.ledger or Ledger()
@@ -423,7 +423,7 @@ class InProcessRelay:
 
     def begin_with(self, name: str, ledger: Ledger) -> None:
         """Begin the conversations of this name with a ledger. Nothing else is remembered of them."""
-        run_in_relay(self._begin_with(f"name:{name}", ledger)).result()
+        run_in_relay(self._begin_with(f"{NAME}{name}", ledger)).result()
 
     async def _begin_with(self, group: str, ledger: Ledger) -> None:
         relay = await self._open()
@@ -537,12 +537,10 @@ class InProcessRelay:
 
     def _read_head(self, call: ProcessCall) -> ClientRequest:
         raw_path, _, query = call.target.partition(b"?")
-        head = ClientHead(
-            headers=call.headers,
-            visitor=Visitor(),
-            identity=read_header_identity(call.headers),
-            is_off=False,
-        )
+        identity = read_header_identity(call.headers)
+        if call.outcome.name:
+            identity = ClientIdentity(f"{NAME}{call.outcome.name}")
+        head = ClientHead(headers=call.headers, visitor=Visitor(), identity=identity, is_off=False)
         return ClientRequest(
             head=head,
             method="POST",

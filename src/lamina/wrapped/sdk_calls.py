@@ -18,6 +18,9 @@ from lamina.errors import BadInput
 from lamina.fitting.fitted import Fitted
 from lamina.wrapped.in_process import CallOutcome, InProcessRelay, RunningCall, running_call
 
+NAMES = 256
+"""How many named conversations have their last call remembered: those that were used last."""
+
 SEVERAL = 2
 """How many unnamed conversations are enough to know that there is more than one."""
 
@@ -52,7 +55,10 @@ class ClientCalls:
         assert outcome.outgoing is not None  # noqa: S101
         conversation = outcome.outgoing.conversation_name
         if outcome.name:
+            self._named.pop(outcome.name, None)
             self._named[outcome.name] = outcome
+            if len(self._named) > NAMES:
+                del self._named[next(iter(self._named))]
         elif conversation in self._unnamed or len(self._unnamed) < SEVERAL:
             self._unnamed[conversation] = outcome
 

@@ -218,14 +218,11 @@ class _Driver:
     def _begin(self, relay: InProcessRelay, route: RouteMatch, outcome: CallOutcome) -> None:
         self._sign = outcome.sign
         origin, target = self._read_address()
-        own: list[tuple[bytes, bytes]] = []
-        if outcome.name:
-            own = [(b"x-lamina-conversation", outcome.name.encode())]
         call = ProcessCall(
             self,  # type: ignore[arg-type]
             origin=origin,
             target=target,
-            headers=[*own, *((name.lower(), value) for name, value in self._request.headers.raw)],
+            headers=[(name.lower(), value) for name, value in self._request.headers.raw],
             body=self._request.content,
             route=route,
             reports=relay.reports,
