@@ -333,7 +333,7 @@ def nothing_is_empty(scan: Scan) -> Faults:
     and in some APIs by `{"type": "text", "text": ""}`, which an answer may have before a call.
     """
     if scan.format.turns and not scan.messages and scan.past.last is None:
-        yield scan.format.turns, "not a list with at least one message"
+        yield scan.format.turns, "nothing is said in them; at least one message is required"
     for message in scan.messages:
         if message.is_empty:
             yield message.place, "says nothing"
@@ -517,7 +517,7 @@ def ends_with_user(scan: Scan) -> Faults:
         return
     for last in scan.spoken[-1:]:
         if last.speaks and not scan.format.is_paused(last):
-            yield last.place, "this model does not continue what the assistant said; end with the user"
+            yield last.place, "this model does not support assistant message prefill; end with the user"
 
 
 def markers_stand_on_parts(scan: Scan) -> Faults:
