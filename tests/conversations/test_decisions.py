@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina.conversations.costs import NO_USAGE, is_refused, price_call, sum_calls_cost
+from lamina.conversations.costs import NO_USAGE, is_refused, price_call
 from lamina.conversations.recall_answers import strip_recalls
 from lamina.conversations.recall_filter import mend_recalls
 from lamina.conversations.recall_loop import RecallLoop, RecallPlace
@@ -26,6 +26,9 @@ from lamina.conversations.store import ConversationState
 from lamina.conversations.stream_filters import filter_for
 from lamina.core import Cut
 from lamina.core.values import Ledger
+from lamina.costs import RequestTable
+from lamina.costs.recorded_calls import price_recorded_calls
+from lamina.costs.table import MoneySum
 from lamina.dialects import DIALECTS, Usage
 from lamina.segments import assistant, system, user
 from tests.conversations.test_truncated_calls import NAMES, OWN, RECALL, fit, list_events
@@ -57,14 +60,20 @@ def test_nobody_pays_for_a_request_that_was_refused(call: RecordedCall, *, refus
     assert (price_call(call) == 0.0) is refused
 
 
+def sum_cost(calls: list[RecordedCall]) -> MoneySum:
+    table = RequestTable()
+    table.add(row for row in price_recorded_calls(calls) if row is not None)
+    return table.sum_money()
+
+
 def test_a_sum_is_at_least_what_is_known_if_an_answer_reported_nothing() -> None:
     priced = record(status=200, usage=Usage(input=1_000, output=10))
-    assert sum_calls_cost([priced, record(status=0), record(status=500)]).amount == price_call(priced)
-    silent = sum_calls_cost([priced, record(status=200)])
+    assert sum_cost([priced, record(status=0), record(status=500)]).amount == price_call(priced)
+    silent = sum_cost([priced, record(status=200)])
     assert silent.amount is None
     assert str(silent).startswith("at least $")
     assert str(silent).endswith(NO_USAGE)
-    assert sum_calls_cost([RecordedCall(request=SENT)]).amount == 0.0
+    assert sum_cost([RecordedCall(request=SENT)]).amount == 0.0
 
 
 @pytest.mark.parametrize("reason", sorted(CHANGES_OF_THE_CALLER))

@@ -10,7 +10,7 @@ from pyarrow import parquet  # type: ignore[import-untyped]
 from lamina.conversations.costs import price_usage
 from lamina.costs import Request, RequestTable, compare_settings, cost_lines, costs_as_json
 from lamina.costs.report import group_requests, sum_requests
-from lamina.costs.requests import Origin, RequestPricer
+from lamina.costs.requests import Provenance, RequestPricer
 from lamina.costs.uncut_requests import AnsweredRequest
 from lamina.dialects import Usage
 from lamina.errors import BadInput
@@ -22,7 +22,7 @@ HOSTILE = "evil\x1b[31m\nname"
 def fill(count: int = 3, *, cut: bool = False, **origin: Any) -> RequestTable:
     """A conversation that grows, as one of lamina's doors would have measured it."""
     table = RequestTable()
-    pricer = RequestPricer(Origin(**origin))
+    pricer = RequestPricer(Provenance(**origin))
     for number in range(count):
         answer = AnsweredRequest(
             conversation="c",

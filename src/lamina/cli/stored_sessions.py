@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain
 
 import anyio
 
@@ -15,10 +13,8 @@ from lamina.cli.stored import ask_store, find_gateway_workspace, open_existing, 
 from lamina.conversations.store import read_record
 from lamina.errors import LaminaError
 from lamina.inspector.stored_sessions import StoredSessions
-from lamina.replay.traces import read_traces
 from lamina.replay.traces.lamina_exports import log_to_trace
-from lamina.replay.traces.own_answers import select_own
-from lamina.replay.traces.recorded_conversations import add_reported, list_recorded, read_recorded
+from lamina.replay.traces.recorded_conversations import add_reported
 from lamina.replay.values import Trace, UnreadableLine
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
@@ -93,41 +89,3 @@ async def _read_conversation(store: Store, workspace: str, name: str) -> Trace |
         return add_reported(trace, await read_record(store, workspace, name))
     except LaminaError as error:
         return UnreadableLine(place=name, reason=str(error))
-
-
-def read_named_traces(arguments: argparse.Namespace) -> Iterator[Trace | UnreadableLine]:
-    """The sessions of the paths and of the store."""
-    traces: list[Iterable[Trace | UnreadableLine]] = []
-    if arguments.paths:
-        traces.append(read_traces(arguments.paths))
-    if arguments.store is not None:
-        traces.append(read_stored_traces(arguments))
-    return chain.from_iterable(traces)
-
-
-def read_stored_traces(
-    arguments: argparse.Namespace, *, since: float | None = None
-) -> Iterator[Trace | UnreadableLine]:
-    """What lamina recorded in a store, and the sessions in it, one after the other, with what counts of each.
-
-    The store is opened for each, so that whoever writes to it does not wait for the replay. What is recorded
-    beside the log of a session is read with the log.
-    """
-    workspace = find_gateway_workspace(arguments)
-    for name in ask_store(arguments, partial(list_recorded, workspace=workspace)):
-        stored = ask_store(arguments, partial(read_recorded, workspace=workspace, name=name))
-        if isinstance(stored, Trace) or not stored.foreign:
-            yield from _select_since([stored], since)
-    yield from _select_since(LogSource(arguments).read(), since)
-
-
-def _select_since(
-    traces: Iterable[Trace | UnreadableLine], since: float | None
-) -> Iterator[Trace | UnreadableLine]:
-    for trace in traces:
-        if isinstance(trace, UnreadableLine):
-            yield trace
-            continue
-        own_part = select_own(trace, frozenset(), since)
-        if own_part is not None:
-            yield own_part

@@ -7,7 +7,6 @@ of the model's cache where it has no price of its own for cached tokens. Nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from math import prod
 
@@ -15,7 +14,6 @@ from lamina.caches import Tally, cost, rules_for
 from lamina.conversations.record import RecordedCall
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
-from lamina.models.facts import AS_OF
 
 NO_USAGE = "an answer did not report its tokens"
 """Why a sum is not known if a model answered and said nothing of what that took."""
@@ -82,65 +80,3 @@ def price_call(call: RecordedCall) -> float | None:
         return None
     request = call.request
     return price_usage(answer.usage, request.model, dialect=request.dialect, at=answer.at)
-
-
-class CostSum:
-    """A sum in USD. If a call has no price, there is no `amount`, and its words say "at least"."""
-
-    def __init__(self) -> None:
-        self._sum = 0.0
-        self._reason = ""
-        self._unpriced_tiers: set[str] = set()
-
-    def add(self, usage: Usage, model: str, *, dialect: str = "", at: float | None = None) -> None:
-        """Add one call, by what was reported of it."""
-        amount = price_usage(usage, model, dialect=dialect, at=at)
-        if amount is None:
-            self.miss(f"no price of {model!r} is known")
-            return
-        self._sum += amount
-        self._unpriced_tiers.update(find_unpriced_tiers(usage.tier, model, dialect=dialect))
-
-    def add_call(self, call: RecordedCall) -> None:
-        """Add a recorded request. One without a recorded answer adds nothing: nobody knows what it took."""
-        answer = call.answer
-        if answer is None or is_refused(call):
-            return
-        if answer.usage is None:
-            self.miss(NO_USAGE)
-            return
-        self.add(answer.usage, call.request.model, dialect=call.request.dialect, at=answer.at)
-
-    def miss(self, reason: str) -> None:
-        """Something that belongs to the sum has no price. The first reason is kept."""
-        self._reason = self._reason or reason
-
-    @property
-    def amount(self) -> float | None:
-        if self._reason:
-            return None
-        return self._sum
-
-    @property
-    def least(self) -> float | None:
-        """What is known of the sum; None if nothing is."""
-        if self._reason and not self._sum:
-            return None
-        return self._sum
-
-    def __str__(self) -> str:
-        if self._reason and not self._sum:
-            return f"not known: {self._reason}"
-        words = f"${self._sum:.4f} (prices of {AS_OF}"
-        if self._unpriced_tiers:
-            words += f"; {', '.join(sorted(self._unpriced_tiers))} at standard prices"
-        if self._reason:
-            return f"at least {words}): {self._reason}"
-        return f"{words})"
-
-
-def sum_calls_cost(calls: Iterable[RecordedCall]) -> CostSum:
-    total = CostSum()
-    for call in calls:
-        total.add_call(call)
-    return total

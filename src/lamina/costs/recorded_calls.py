@@ -14,13 +14,13 @@ import msgspec
 from lamina.conversations.costs import is_refused, tally_usage
 from lamina.conversations.lost_caches import LostCache, PaidCall, find_losses
 from lamina.conversations.record import RecordedCall
-from lamina.costs.requests import Origin, Request, RequestPricer
+from lamina.costs.requests import Provenance, Request, RequestPricer
 from lamina.costs.uncut_requests import AnsweredRequest
 from lamina.dialects.usage import Usage
 
 
 def price_recorded_calls(
-    calls: Sequence[RecordedCall], name: str = "", *, parent: str = "", origin: Origin | None = None
+    calls: Sequence[RecordedCall], name: str = "", *, parent: str = "", origin: Provenance | None = None
 ) -> list[Request | None]:
     """A row for each request of a record; None for one that nobody answered, or that was refused."""
     pricer = RequestPricer(origin)
@@ -37,17 +37,6 @@ def price_recorded_calls(
         at, row = reported[loss.call - 1]
         rows[at] = add_loss(row, loss)
     return rows
-
-
-def list_cut_savings(calls: Sequence[RecordedCall]) -> list[float | None]:
-    """What each request cost less than with nothing cut, in USD; None where nobody knows."""
-    savings: list[float | None] = []
-    for row in price_recorded_calls(calls):
-        saving = None
-        if row is not None and row.dollars_uncut is not None and row.dollars is not None:
-            saving = row.dollars_uncut - row.dollars
-        savings.append(saving)
-    return savings
 
 
 def add_loss(row: Request, loss: LostCache) -> Request:

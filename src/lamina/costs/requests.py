@@ -16,7 +16,7 @@ from lamina.dialects.usage import Usage
 from lamina.models.facts import model_or_none
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """Where requests come from. `door` is the part of lamina that sent them, "" for a client's own log."""
 
     file: str = ""
@@ -28,7 +28,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
 
 
-class Request(Origin, frozen=True, kw_only=True):
+class Request(Provenance, frozen=True, kw_only=True):
     """A request that left, as its provider reported it.
 
     `conversation` is the name under which it is stored, and `root` the one that it was forked from first.
@@ -87,8 +87,8 @@ class Request(Origin, frozen=True, kw_only=True):
 class RequestPricer:
     """State: the last request of each conversation, which tells what the next would be with nothing cut."""
 
-    def __init__(self, origin: Origin | None = None) -> None:
-        self._origin = msgspec.structs.asdict(origin or Origin())
+    def __init__(self, origin: Provenance | None = None) -> None:
+        self._origin = msgspec.structs.asdict(origin or Provenance())
         self._last: dict[str, MeasuredConversation] = {}
         self._roots: dict[str, str] = {}
 

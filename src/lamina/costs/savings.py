@@ -29,7 +29,7 @@ NEAR = 1.05
 """A setting that keeps more is recommended if it costs at most so many times what the default costs."""
 
 _COLUMNS = "file, root, model, dialect, whole, pause, output, tier, at, dollars_uncut"
-_KNOWN = "not recalled and whole is not null"
+_MEASURED = "not recalled and whole is not null"
 
 
 class SavingRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ def compare_settings(table: RequestTable, where: str = "true") -> Saving | None:
 
 def _price_conversations(table: RequestTable, where: str) -> Iterator[Sequence[WorkingCost]]:
     """Each conversation that has a price, with each setting."""
-    rows = table.select(_COLUMNS, f"{where} and {_KNOWN}", "order by file, root, rowid")
+    rows = table.select(_COLUMNS, f"{where} and {_MEASURED}", "order by file, root, rowid")
     for _, group in groupby(rows, lambda row: (row["file"], row["root"])):
         costs = _price_conversation(list(group))
         if costs:

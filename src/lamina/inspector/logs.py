@@ -18,7 +18,7 @@ from lamina.conversations.lost_caches import LostCache, find_losses
 from lamina.conversations.record import Answered, ConversationRecord, RecordedCall, SentRequest
 from lamina.conversations.store import ConversationState
 from lamina.costs.recorded_calls import price_recorded_calls
-from lamina.costs.requests import Origin, Request
+from lamina.costs.requests import Provenance, Request
 from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
 from lamina.inspector.sent_conversations import SentConversation
@@ -100,7 +100,7 @@ class LoggedConversation(SentConversation):
         for call in self.calls:  # it was another API's cache that read it
             request = msgspec.structs.replace(call.request, dialect=self.trace.dialect)
             calls.append(msgspec.structs.replace(call, request=request))
-        return price_recorded_calls(calls, self.name, origin=Origin(client=self.trace.source))
+        return price_recorded_calls(calls, self.name, origin=Provenance(client=self.trace.source))
 
     def find_losses(self) -> dict[int, LostCache]:
         if None in self._usages:

@@ -15,7 +15,7 @@ from lamina.conversations.recorded_log import read_answer_segments
 from lamina.conversations.store import ConversationState
 from lamina.core.values import Segment
 from lamina.costs.recorded_calls import price_recorded_calls
-from lamina.costs.requests import Origin, Request
+from lamina.costs.requests import Provenance, Request
 from lamina.costs.table import RequestTable
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
@@ -131,7 +131,7 @@ class SentConversation:
     @cached_property
     def rows(self) -> list[Request | None]:
         """A row of the table of requests for each; None for one that nobody answered, or that was refused."""
-        return price_recorded_calls(self.calls, self.name, origin=Origin(client=self.state.door))
+        return price_recorded_calls(self.calls, self.name, origin=Provenance(client=self.state.door))
 
     @cached_property
     def table(self) -> RequestTable:

@@ -12,7 +12,7 @@ import msgspec
 
 from lamina.conversations.lost_caches import find_losses
 from lamina.costs.recorded_calls import add_loss
-from lamina.costs.requests import Origin, Request, RequestPricer
+from lamina.costs.requests import Provenance, Request, RequestPricer
 from lamina.costs.uncut_requests import AnsweredRequest
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from lamina.errors import LaminaError
@@ -70,7 +70,7 @@ def _price_record(
 
 def price_trace(trace: Trace, file: str = "") -> list[Request]:
     """The requests of one session. One that has no time came with the one before it."""
-    origin = Origin(
+    origin = Provenance(
         file=file,
         client=trace.client or trace.source,
         client_session=trace.client_session,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lamina.conversations.store import find_conversation, read_record
 from lamina.costs.recorded_calls import price_recorded_calls
-from lamina.costs.requests import Origin, Request
+from lamina.costs.requests import Provenance, Request
 from lamina.errors import LaminaError
 from lamina.replay.traces.recorded_conversations import SOURCE, find_last_request, name_client, read_came
 from lamina.replay.traces.requests import find_user
@@ -26,7 +26,7 @@ async def price_stored(store: Store, *, workspace: str, name: str) -> list[Reque
     except LaminaError as error:
         return UnreadableLine(place=name, reason=str(error))
     state = stored.state
-    origin = Origin(
+    origin = Provenance(
         door=state.door or SOURCE,
         client=name_client(name, state),
         client_session=state.group,

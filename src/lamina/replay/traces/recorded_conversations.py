@@ -1,36 +1,22 @@
-"""Reads conversations that lamina recorded in a store, as traces like those of any other log.
-
-The items of such a trace are the client's own history: what the client wrote in its last request, and the
-answer to it. What was reported is of the requests that lamina sent, so it may be of fewer tokens than the
-items have. Every reported usage is in the trace, also that of requests which were sent twice.
-"""
+"""Answers about conversations that lamina recorded in a store: names, clients, last requests, usage."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from lamina.conversations.answer_bodies import decode_object, read_answer
-from lamina.conversations.body_places import BodyPlaces
-from lamina.conversations.costs import is_refused
+from lamina.conversations.answer_bodies import decode_object
 from lamina.conversations.record import ConversationRecord, RecordedCall, SentRequest
 from lamina.conversations.recorded_log import KEPT_BY
 from lamina.conversations.store import (
     ConversationState,
     conversation_workspace,
-    find_conversation,
-    read_record,
 )
-from lamina.costs.recorded_calls import list_cut_savings
-from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
-from lamina.errors import LaminaError
-from lamina.fitting.recalls import TURN_FIELDS, read_turns, render_turns
-from lamina.replay.traces.growing_requests import find_answer_starts, is_answer
-from lamina.replay.traces.requests import find_user
-from lamina.replay.values import RecordedUsage, Trace, UnreadableLine, record_usage
+from lamina.fitting.recalls import TURN_FIELDS
+from lamina.replay.traces.growing_requests import find_answer_starts
+from lamina.replay.values import RecordedUsage, Trace, record_usage
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
 
@@ -46,74 +32,6 @@ _HEAD_LEFT_OUT = frozenset((*TURN_FIELDS, "model"))
 async def list_recorded(store: Store, *, workspace: str) -> list[str]:
     """The names of the recorded conversations of a workspace."""
     return [head.conversation async for head in every_conversation(store, conversation_workspace(workspace))]
-
-
-async def read_recorded(store: Store, *, workspace: str, name: str) -> Trace | UnreadableLine:
-    """One recorded conversation of a workspace. One that cannot be read comes back with the reason."""
-    try:
-        stored = await find_conversation(store, workspace, name)
-        if stored is None:
-            return UnreadableLine(place=name, reason="it was deleted meanwhile", foreign=True)
-        record = await read_record(store, workspace, name)
-        if stored.state.door != "session" and record.calls and find_last_request(record) is None:
-            return make_trace_of_usages(name, stored.state, record)
-        return make_trace(name, stored.state, record)
-    except LaminaError as error:
-        return UnreadableLine(place=name, reason=str(error))
-
-
-def make_trace(name: str, state: ConversationState, record: ConversationRecord) -> Trace | UnreadableLine:
-    """One recorded conversation as a trace. A record without bodies cannot be replayed, and says why."""
-    if not record.calls:
-        return UnreadableLine(place=name, reason="no request of it is recorded", foreign=True)
-    last = find_last_request(record)
-    if last is None:
-        return UnreadableLine(place=name, reason=explain_missing_bodies(state), foreign=True)
-    request = read_came(record, last)
-    if request is None:
-        return UnreadableLine(place=name, reason="the body of its last request is not a JSON object")
-    items = [turn for turn in read_turns(request) if isinstance(turn, dict)]
-    reports = _Reports(record, items)
-    answer = _read_last_answer(record, last, request)
-    return Trace(
-        id=name,
-        place=f"{last.request.upstream or state.upstream or state.door or SOURCE}/{name}",
-        dialect=last.request.dialect or state.dialect,
-        items=[*items, *answer],
-        head={field: value for field, value in request.items() if field not in _HEAD_LEFT_OUT},
-        source=SOURCE,
-        model=last.request.model or state.model,
-        used=reports.used,
-        repeated=tuple(reports.repeated),
-        unreported=reports.unreported,
-        under_lamina=True,
-        began=record.calls[0].request.at or None,
-        title=state.title,
-        user=find_user({}, request),
-        client=name_client(name, state),
-        client_session=state.group,
-    )
-
-
-def make_trace_of_usages(name: str, state: ConversationState, record: ConversationRecord) -> Trace:
-    """A conversation whose texts are not kept, as what its requests took: enough to say what it cost."""
-    reports = _Reports(record, ())
-    last_request = record.calls[-1].request
-    return Trace(
-        id=name,
-        place=f"{last_request.upstream or state.upstream or state.door or SOURCE}/{name}",
-        dialect=last_request.dialect or state.dialect,
-        items=[],
-        source=SOURCE,
-        model=last_request.model or state.model,
-        used=dict(enumerate(usage for _, usage in reports.repeated)),
-        unreported=reports.unreported,
-        under_lamina=True,
-        began=record.calls[0].request.at or None,
-        title=state.title,
-        client=name_client(name, state),
-        client_session=state.group,
-    )
 
 
 def name_client(name: str, state: ConversationState) -> str:
@@ -175,69 +93,3 @@ def add_reported(trace: Trace, record: ConversationRecord) -> Trace:
         if usage is not None:
             used[place] = to_recorded_usage(usage, call.request)
     return msgspec.structs.replace(trace, used=used, under_lamina=True)
-
-
-class _Reports:
-    """What was reported for each request, by the place of its answer among the items of the client."""
-
-    def __init__(self, record: ConversationRecord, items: Sequence[Mapping[str, Any]]) -> None:
-        self.used: dict[int, RecordedUsage] = {}
-        self.repeated: list[tuple[int, RecordedUsage]] = []
-        self.unreported = 0
-        self._record = record
-        self._items = items
-        self._places = BodyPlaces(record)
-        for call, saving in zip(record.calls, list_cut_savings(record.calls), strict=True):
-            self._add(call, saving)
-
-    def _add(self, call: RecordedCall, saving: float | None) -> None:
-        answer = call.answer
-        if answer is None or is_refused(call):
-            return
-        if answer.usage is None:
-            self.unreported += 1
-            return
-        usage = to_recorded_usage(answer.usage, call.request, saving)
-        place = self._find_place(call)
-        if place is None:
-            self.repeated.append((len(self._items), usage))
-            return
-        earlier = self.used.get(place)
-        if earlier is not None:  # the same request again: the last answer is the one that the client has
-            self.repeated.append((place, earlier))
-        self.used[place] = usage
-
-    def _find_place(self, call: RecordedCall) -> int | None:
-        """How many items a request had; None if its body is not kept, or if it had more than the last one."""
-        if call.came_pieces is None:
-            return None
-        # Each body is a few pieces more than the one before it: to decode them all takes the square of that.
-        count = self._places.count_turns(call.came_pieces)
-        if not count:
-            request = read_came(self._record, call)
-            if request is None:
-                return None
-            count = sum(isinstance(turn, dict) for turn in read_turns(request))
-        if count > len(self._items):
-            return None
-        return count
-
-
-def _read_last_answer(
-    record: ConversationRecord, call: RecordedCall, request: dict[str, Any]
-) -> tuple[dict[str, Any], ...]:
-    """The answer to the last request, as the client would have it in its next one."""
-    body = record.answer_body(call)
-    dialect = DIALECTS.get(call.request.dialect)
-    if body is None or call.answer is None or dialect is None:
-        return ()
-    # the client never saw an answer that lamina took for a recall
-    if is_refused(call) or call.answer.recalled:
-        return ()
-    try:
-        segments = read_answer(body, call.answer, dialect.name).segments
-        turns = render_turns(segments, dialect, dialect.wire.parse(request).head)
-    except LaminaError:
-        return ()
-    # A call of a tool has no result yet, and rendering writes one so that the request is valid.
-    return tuple(turn for turn in turns if is_answer(turn))
