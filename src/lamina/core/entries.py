@@ -233,14 +233,6 @@ def begins_with(parts: tuple[Part, ...], part_type: type | UnionType) -> bool:
     return bool(parts) and isinstance(parts[0], part_type)
 
 
-def has_failed(entry: Entry) -> bool:
-    """Whether an entry is the result of a call that failed."""
-    match entry.segment.parts:
-        case (ToolResult(error=error),):
-            return error
-    return False
-
-
 def is_empty(parts: tuple[Part, ...]) -> bool:
     """Whether parts have nothing to send: there are none, or only blank text.
 
