@@ -30,6 +30,7 @@ from lamina.core.entries import (
     find_sent,
     identify_attachment,
     omit,
+    omit_by_ref,
 )
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import has_tag
@@ -372,16 +373,13 @@ def _omit_with_turn(entry: Entry, ledger: Ledger) -> Entry:
     return omit(entry, OWN_TURN_ONLY)
 
 
-def _omit_earlier_results(entries: Iterable[Entry], turn: int) -> list[Entry]:
+def _omit_earlier_results(entries: list[Entry], turn: int) -> list[Entry]:
     """The entries without what tool loops of turns before `turn` asked for and fetched."""
-    result: list[Entry] = []
+    reasons: dict[Ref, str] = {}
     for entry in entries:
-        is_earlier = entry.turn < turn and entry.form is not Form.OMITTED
-        if is_earlier and begins_with(entry.parts, ToolCall | ToolResult):
-            result.append(omit(entry, OWN_TURN_ONLY))
-        else:
-            result.append(entry)
-    return result
+        if entry.turn < turn and begins_with(entry.parts, ToolCall | ToolResult):
+            reasons[entry.ref] = OWN_TURN_ONLY
+    return omit_by_ref(entries, reasons)
 
 
 def _merge_neighbours(entries: Iterable[Entry]) -> list[Entry]:
