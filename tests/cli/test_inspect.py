@@ -48,6 +48,7 @@ def test_what_cannot_be_opened_is_said_in_one_line(tmp_path: Path) -> None:
         (("inspect", request, "--html", missing), "its folder is not there"),
         (("inspect", request, "--html", tmp_path), f"{tmp_path}: it cannot be written: Is a directory"),
         (("inspect", request, "--redact"), "give --html FILE, too"),
+        (("inspect", request, "--html", "-", "--port", "7"), "leave out --open and --port"),
         (("inspect", request, "--port", "99999"), "there is no port 99999"),
         (("inspect", "--store", tmp_path, "--html", "-"), f"or write files:{tmp_path}"),
         (("cost", database), "--store"),

@@ -46,8 +46,8 @@ def test_conversations_are_listed_and_shown(kind: str, tmp_path: Path) -> None:
     address = kind.format(tmp_path)
     kept(address)
     [first, second] = run("log", "--store", address).out.splitlines()
-    assert first.endswith("  session  chat")
-    assert second == "    2 requests, 0 cuts, gpt-5: What does it say?"
+    assert first.endswith("  What does it say?")
+    assert second == "    chat  session, 2 requests, 0 cuts, gpt-5"
     shown = json.loads(run("log", "chat", "--store", address, "--json").out)
     assert [said["text"] for said in shown["dialogue"]] == [
         "What does it say?", "Three retries.", "Sure?", "Yes.",

@@ -15,7 +15,7 @@ from tests.cli.running import SHORT, long_session, saved, shell
 
 def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     saved(tmp_path, long_session(200))
-    for command in ("explain request.json", "fit request.json --json"):
+    for command in ("fit request.json --explain", "fit request.json --json"):
         done = shell(
             f"lamina {command} 2>err | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}; cat err >&2", tmp_path
         )

@@ -81,6 +81,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.redact and not arguments.html:
         raise BadInput("only a file can be redacted", place="--redact", hint="give --html FILE, too")
+    if arguments.html and (arguments.open or arguments.port):
+        raise BadInput(
+            "a file is written, and no page served", place="--html", hint="leave out --open and --port"
+        )
     check_folder(arguments.html)
     refuse_databases(arguments.paths, hint="a store is opened with --store")
     inspector = Inspector(_find_sessions(arguments))

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 
 import anyio
 
 from lamina.cli.output import emit, progress, shorten, show, tell
 from lamina.cli.parser import add_json, read_moment, whole_number
-from lamina.cli.shown_conversations import WIDTH, describe_talk, format_date, show_conversation
+from lamina.cli.shown_conversations import describe_talk, format_date, show_conversation
 from lamina.cli.stored import add_store, open_named_store
 from lamina.cli.tail import follow
 from lamina.conversations.listing import ListedTalk, list_talks
@@ -65,7 +67,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add("--door", metavar="DOOR", help="gateway, wrap or session")
     add("--text", metavar="WORDS", help="these words are in it, as far as texts are kept")
     add = parser.add_argument_group("a gateway").add_argument
-    add("-f", "--follow", action="store_true", help="print the requests of a gateway as they come")
+    add("--follow", "-f", action="store_true", help="print the requests of a gateway as they come")
     add("--settings", metavar="FILE", help="the TOML file with the settings of the gateway")
     add("-n", metavar="N", dest="last", type=whole_number, help="start with the last N lines (20)")
     add("--once", action="store_true", help="print what is there with its sum, and exit")
@@ -111,8 +113,10 @@ async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> 
         emit({"conversations": [describe_talk(talk) for talk in talks]})
         return 0
     for talk in talks:
-        show(f"{format_date(talk.updated):<16}  {talk.door:<7}  {talk.name}")
-        show(shorten(f"    {_summarise(talk)}", WIDTH))
+        title = f"{format_date(talk.updated):<16}  {talk.title or talk.name}"
+        if sys.stdout.isatty():
+            title = shorten(title, shutil.get_terminal_size().columns)
+        show(title, f"    {talk.name}  {_summarise(talk)}")
     tell(count_noun(len(talks), "conversation"))
     return 0
 
@@ -145,14 +149,13 @@ async def _has_words(store: Store, workspace: str, talk: ListedTalk, words: str)
 
 
 def _summarise(talk: ListedTalk) -> str:
-    """A conversation in a line: how much happened, with which model, for whom, and its first words."""
+    """A conversation in a few words: its door, how much happened, with which model, for whom."""
     if talk.problem:
         return talk.problem
     size = count_noun(talk.log_records, "record")
     if talk.requests is not None:
         size = count_noun(talk.requests, "request")
-    facts = [size, count_noun(talk.cuts, "cut"), talk.model, talk.client]
-    line = ", ".join(filter(None, facts))
-    if talk.title:
-        line += f": {talk.title}"
-    return line
+    facts = [talk.door, size, count_noun(talk.cuts, "cut"), talk.model]
+    if talk.client not in talk.name:
+        facts.append(talk.client)
+    return ", ".join(filter(None, facts))
