@@ -39,9 +39,6 @@ NO_ROLE = "record"
 
 _NAME = re.compile(r"([0-9]{8}T[0-9]{9}Z)_([0-9]{4,})_([a-z]+)\.json")  # "20250824T163625123Z_0000_user.json"
 _ROLES = frozenset(("system", "user", "assistant", "tool"))
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What reading a file may raise that is no JSON."""
-
 SEALED_HEAD, NONCE, TAG = 33, 12, 16
 """The parts of a sealed record: what it is bound to and its nonce before the text, its tag after it."""
 
@@ -50,6 +47,10 @@ class WrappedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file of a record that is no JSON object."""
 
     base64: bytes
+
+    @property
+    def body(self) -> bytes:
+        return self.base64
 
 
 class SealedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +61,10 @@ class SealedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     iv: bytes
     ciphertext: bytes
     tag: bytes
+
+    @property
+    def body(self) -> bytes:
+        return self.bound + self.iv + self.ciphertext + self.tag
 
 
 def write_file(folder: Path, name: str, data: bytes) -> None:
@@ -187,11 +192,12 @@ def encode_body(body: bytes, *, sealed: bool = False) -> bytes:
 
 def decode_body(content: bytes) -> bytes:
     """The record in the content of its file. A damaged file gives other bytes, which the digest shows."""
-    with suppress(*_UNREADABLE):
-        file = msgspec.json.decode(content, type=SealedFile)
-        return file.bound + file.iv + file.ciphertext + file.tag
-    with suppress(*_UNREADABLE):
-        return msgspec.json.decode(content, type=WrappedFile).base64
+    kinds: tuple[type[SealedFile | WrappedFile], ...] = (SealedFile, WrappedFile)
+    for kind in kinds:
+        try:
+            return msgspec.json.decode(content, type=kind).body
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
     return content
 
 
@@ -222,7 +228,7 @@ def _parse_object(body: bytes) -> dict[str, Any] | None:
     """The JSON object in a record; None if it is something else."""
     try:
         value = msgspec.json.decode(body)
-    except _UNREADABLE:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if not isinstance(value, dict):
         return None
