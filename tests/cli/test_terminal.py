@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import shutil
+import subprocess
 
 import pytest
 
@@ -82,3 +84,24 @@ def test_colour_changes_nothing_but_the_colour(command: list[str], monkeypatch: 
     for code in ("32", "31", "33", "2", "1", "0"):
         coloured = coloured.replace(f"\x1b[{code}m", "")
     assert coloured == plain
+
+
+@pytest.mark.parametrize(
+    ("line", "words"), [("sto", "store"), ("fit --exp", "--explain"), ("store era", "erase")]
+)
+def test_a_shell_completes_commands_options_and_actions(line: str, words: str) -> None:
+    script = run("--completion", "bash").out
+    typed = ["lamina", *line.split(" ")]
+    array = " ".join(f"'{word}'" for word in typed)
+    script += f"COMP_WORDS=({array}); COMP_CWORD={len(typed) - 1}; _lamina; echo ${{COMPREPLY[@]}}"
+    shell = shutil.which("bash")
+    if shell is None:
+        pytest.skip("bash is not installed")
+    ran = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == [words]
+
+
+def test_every_shell_has_a_completion_and_others_are_refused() -> None:
+    assert run("--completion", "zsh").out.startswith("autoload")
+    assert "__fish_seen_subcommand_from store' -a 'copy export" in run("--completion", "fish").out
+    assert run("--completion", "dash").code == 2

@@ -22,7 +22,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lamina.cli.output import emit, show, tell
+from lamina.cli.output import emit, show, tell, write_result
 from lamina.cli.parser import Parser, suggest
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, NotFound, StoreError
 
@@ -127,6 +127,9 @@ def parser_for(command: str = "") -> Parser:
         epilog=_EXAMPLES,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument(
+        "--completion", metavar="SHELL", help="print the completion for bash, zsh or fish and exit"
+    )
     for title, names in GROUPS.items():
         commands = parser.add_argument_group(title)
         for name in names:
@@ -169,9 +172,20 @@ def _run_without_command(words: list[str]) -> int:
     if not words[0].startswith("-"):
         near = suggest(words[0], COMMANDS) or f"; use one of {', '.join(COMMANDS)}"
         parser.error(f"unknown command {words[0]!r}{near}")
-    if parser.parse_args(words).version:
+    arguments = parser.parse_args(words)
+    if arguments.version:
         show(f"lamina {_version()}")
+    if arguments.completion:
+        _print_completion(arguments.completion)
     return 0
+
+
+def _print_completion(shell: str) -> None:
+    from lamina.cli.completion import SHELLS, write_completion  # noqa: PLC0415 - few ask for it
+
+    if shell not in SHELLS:
+        raise BadInput(f"no completion for {shell!r}", place="--completion", hint=f"use {', '.join(SHELLS)}")
+    write_result(f"{write_completion(shell, {name: parser_for(name) for name in COMMANDS})}\n")
 
 
 def _version() -> str:
