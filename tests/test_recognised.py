@@ -140,6 +140,15 @@ def test_a_run_that_repeats_another_is_one_conversation_of_its_own() -> None:
     assert recognise(repeated, [("second", last_request), ("first", first_run)]) == ("forks", "first", 5)
 
 
+def test_the_last_request_of_a_repeated_run_stays_with_it() -> None:
+    """It equals the last request of the first run, which asked nothing more; sent again, it stays there."""
+    before_last = digests_of("Question.", "Answer 1.", "Go on.")
+    last = digests_of("Question.", "Answer 1.", "Go on.", "Answer 2.", "And then?")
+    assert recognise(last, [("first", last), ("second", before_last)])[:2] == ("continues", "second")
+    assert recognise(last, [("first", last), ("second", last)])[:2] == ("continues", "second")
+    assert recognise(last, [("second", before_last), ("first", last)])[:2] == ("continues", "first")
+
+
 def test_a_conversation_that_only_begins_with_the_same_question_was_not_left() -> None:
     """Two people may ask the same first question under one system text: nothing of the other is deleted."""
     living = digests_of("a", "b", "c")

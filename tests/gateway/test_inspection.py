@@ -54,6 +54,17 @@ async def test_a_conversation_that_went_through_the_gateway_is_shown(tmp_path: P
         assert all("/lamina/inspect" not in seen.path for seen in stub.seen)
 
 
+async def test_a_session_that_is_played_twice_is_two_conversations(tmp_path: Path) -> None:
+    async with proxied(tmp_path / "gateway.db") as (_, gateway, client):
+        for steps in [*range(5), *range(5)]:
+            address = f"{gateway.url}/v1/messages"
+            async with client.post(address, data=dump(messages_request(steps)), headers=HEADERS) as answer:
+                assert answer.status == 200
+                await answer.read()
+        async with client.get(f"{gateway.url}{PAGES}api/sessions") as page:
+            assert [each["calls"] for each in (await page.json())["sessions"]] == [5, 5]
+
+
 async def test_a_token_opens_its_own_workspace_only(tmp_path: Path) -> None:
     async with proxied(tmp_path / "gateway.db", tokens=TOKENS) as (_, gateway, client):
         headers = {**HEADERS, "x-lamina-token": "search"}

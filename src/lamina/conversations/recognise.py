@@ -136,8 +136,10 @@ def recognise(
         return Recognised()
     under_same_system = [candidate for candidate in candidates if candidate[0].same_system]
     nearness, name = max(under_same_system or candidates, key=lambda candidate: candidate[0])
+    is_repeated = nearness.shared == len(request.chain)
     if not nearness.continues:
         nearness, name = max(candidates, key=lambda candidate: candidate[0])
+    if not nearness.continues or is_repeated:
         for other, other_name in candidates:
             if _is_repeated_run(request, other, nearness):
                 nearness, name = other, other_name
@@ -184,8 +186,9 @@ def _is_repeated_run(request: RequestDigests, other: _Nearness, longest: _Nearne
     """Whether a request is the next one of the `other` conversation, which repeats a longer one step by step.
 
     An evaluation that runs again gets the same answers. Each of its requests has most in common with the run
-    before it, and would leave that as a fork of its own. A client that goes back from the longer conversation
-    used that one last, or adds more than one answer to the other.
+    before it, and would leave that as a fork of its own; its last one equals the last one of that run. A
+    client that goes back from the longer conversation used that one last, or adds more than one answer to the
+    other.
     """
     if not other.continues or other.order < longest.order:
         return False

@@ -61,7 +61,7 @@ async def answer_page(
         answer = show_problem(refusal.status, refusal.message)
     if not path:  # the page names its files relative to itself, so its address ends with a slash
         answer = PageAnswer(status=307, headers={"Location": f"{folder}/"})
-    headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in answer.headers.items()]
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in answer.headers.items()]
     headers.append((b"content-length", b"%d" % len(answer.body)))
     await call.send_head(answer.status, headers, joins_body=True)
     await call.send_body(answer.body, is_last=True)
