@@ -109,7 +109,7 @@ def test_s2_13_system_text_and_what_is_critical_are_never_chosen() -> None:
 def test_s2_14_nothing_to_compact_asks_nobody_and_changes_nothing() -> None:
     write = Compactor()
     made = compacted(flow(1), write, everything=True)
-    assert (made.segment, made.asked, write.asked) == (None, 0, [])
+    assert (made.segment, made.questions, write.asked) == (None, 0, [])
     assert made.notes == ("nothing was summarised: what is old and may be summarised is too little",)
 
 
