@@ -407,6 +407,7 @@ Don't forget to run the tests.
 You need to ask before you delete anything.
 Every time you finish, run make lint.
 Usa siempre comillas simples.
+Recuerda que los precios van en euros.
 Cuando yo pregunte algo, responde siempre con un ejemplo.
 Quiero que siempre me respondas en inglés.
 Utilise toujours des tabulations.
@@ -488,6 +489,7 @@ Als wir jung waren, segelten wir jeden Sommer.
 Bitte füge eine kurze Zusammenfassung hinzu.
 Tous mes amis sont venus à la fête samedi.
 En esta ciudad llueve cada día.
+Eso me recuerda a Alicia.
 Nesta cidade chove todos os dias.
 В этом городе дождь идёт каждый день.
 我们年轻时，每年夏天都去航海。

@@ -21,7 +21,7 @@ RULES = {
     "please avoid",
     "Spanish": "de ahora en adelante | a partir de ahora | desde ahora | en adelante | en lo sucesivo | "
     "bajo ninguna circunstancia | sin excepción | debes | tienes que | no uses | no toques | "
-    "no utilices | no escribas | no hagas | no cambies | asegúrate | recuerda | ten en cuenta | evita | "
+    "no utilices | no escribas | no hagas | no cambies | asegúrate | ten en cuenta | evita | "
     "deja de | responde en | contesta en | escribe en | usa siempre | solo usa | hasta que te diga | "
     "quiero que | quiero insistir | necesito que | me gustaría que | espero que | procura | intenta",
     "French": "désormais | dorénavant | à partir de maintenant | dès maintenant | "
@@ -84,7 +84,7 @@ RULES = {
 
 HABITS = {
     "Spanish": "siempre | nunca | jamás | en todo momento | cada vez que | por defecto | "
-    "por regla general | hay que | debe | deben",
+    "por regla general | hay que | debe | deben | recuerda",
     "French": "toujours | jamais | en tout temps | chaque fois que | à chaque fois | par défaut | "
     "en règle générale | à l'avenir",
     "Portuguese": "sempre | nunca | jamais | em todos os momentos | toda vez que | sempre que | "
@@ -112,7 +112,7 @@ HABITS = {
 
 SUBJECTS = {
     "English": "i | he | she | they | we | who",
-    "Spanish": "yo | él | ella | ellos | ellas | nosotros | nosotras",
+    "Spanish": "yo | él | ella | ellos | ellas | nosotros | nosotras | eso | esto",
     "French": "je | j' | il | elle | ils | elles | nous",
     "Portuguese": "eu | ele | ela | eles | elas | nós",
     "German": "ich | er | wir",
