@@ -41,8 +41,8 @@ from bench.proof.variables import make_tasks
 from bench.samples import QUICK_HELP, sample_sessions
 from bench.standing_rules import rule_talks
 from lamina.core.text.clipping import clip_lines
+from lamina.costs import Trace, read_traces
 from lamina.models.counters import counter_for
-from lamina.replay import Trace, read_traces
 from tools.house import count_code_lines
 
 WHOLE, BAREST = "nothing", "all of them"

@@ -41,8 +41,8 @@ from bench.peers.catalogue import PEERS, interpreter, version
 from bench.peers.policies import policy_name
 from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
 from bench.samples import QUICK_HELP, sample_sessions
+from lamina.costs import Trace, UnreadableLine, read_traces
 from lamina.errors import BadInput
-from lamina.replay import Trace, UnreadableLine, read_traces
 
 WINDOWS, RULES = "32000,64000,200000", "anthropic,openai,openai_legacy,gemini,vllm"
 FRONTIER = [f"{name}@{target:g}" for name in (OTHER, OWN) for target in TARGETS]

@@ -314,7 +314,7 @@ def _names(text: str) -> list[str]:
 
 def generated(seeds: Iterable[int]) -> Iterator[dict[str, Any]]:
     """Sessions of the project's own, in the OpenAI chat format, for the tests."""
-    from lamina.replay.generated_sessions import generate_session as made  # noqa: PLC0415
+    from lamina.testing._generated_sessions import generate_session as made  # noqa: PLC0415
 
     for seed in seeds:
         request = DIALECTS["openai_chat"].wire.render(build(made(seed, turns=6)))

@@ -15,7 +15,7 @@ from typing import Any
 
 from lamina.core.build import build
 from lamina.dialects import DIALECTS
-from lamina.replay import generate_session
+from lamina.testing import generate_session
 
 QUICK_HELP = "a run of a second or two on made-up data, to see that the bench works"
 

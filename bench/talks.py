@@ -40,8 +40,8 @@ from bench.samples import QUICK_HELP
 from bench.standing_rules import RuleTalk, Wish, rule_talks
 from bench.wishes import HALVES, recognise_half, wish_talks
 from lamina.caches import all_rules
+from lamina.costs.logs.message_sizes import MessageSizes
 from lamina.models.counters import counter_for
-from lamina.replay.message_sizes import MessageSizes
 
 POLICIES = "drop_oldest,sliding@0.3,sliding@0.5,sliding@0.7,sliding@0.85,lamina"
 WINDOWS = "4000,8000,16000"

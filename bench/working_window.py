@@ -38,12 +38,11 @@ from bench.samples import QUICK_HELP, sample_sessions
 from lamina.caches import rates, rules_for
 from lamina.core.cut_target import Rates, choose_working
 from lamina.core.values import Preference
-from lamina.costs import RequestTable, compare_settings
+from lamina.costs import RequestTable, Trace, compare_settings, price_trace, read_traces
+from lamina.costs.logs.message_sizes import MessageSizes
+from lamina.costs.logs.model_calls import RecordedConversation, read_conversation
 from lamina.costs.savings import DEFAULT
 from lamina.models.counters import counter_for
-from lamina.replay import Trace, price_trace, read_traces
-from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.model_calls import RecordedConversation, read_conversation
 
 MODELS = (
     "claude-opus-4-7",

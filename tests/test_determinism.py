@@ -19,7 +19,7 @@ from lamina.core.hashing import digest
 from lamina.core.laws import is_same_request
 from lamina.core.memo import BuildMemo
 from lamina.core.values import Budget, Ledger
-from lamina.replay import generate_session, split_calls
+from lamina.testing import generate_session, split_calls
 
 ROOT = Path(__file__).resolve().parent.parent
 LOG = generate_session(3, turns=3, steps=6, thinking=True)

@@ -25,7 +25,7 @@ SRC = Path(__file__).resolve().parent.parent / "src"
 SHAPE_NOTHING = {
     "lamina.cli": "prints to a person, and reads what one types",
     "lamina.clients": "passes requests on as they are",
-    "lamina.replay": "replays recorded sessions and reports on them",
+    "lamina.costs": "reads recorded sessions and says what they cost",
     "lamina.inspector": "shows requests that were sent before",
     "lamina.diagnose": "says where two requests part, and sends neither",
     "lamina.core.explanation": "prints to a person",

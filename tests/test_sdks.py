@@ -33,7 +33,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.bedrock_converse import to_sdk_arguments
 from lamina.dialects.translate import choose_options
 from lamina.models import Prices, model
-from lamina.replay import generate_session, split_calls
+from lamina.testing import generate_session, split_calls
 from lamina.testing.conformance import MODELS, plain_head
 from tests.dialects.bedrock_requests import refusals
 from tests.fixtures.golden import requests, sessions

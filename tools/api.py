@@ -99,7 +99,7 @@ GROUPS = (
         "Measure and look",
         (
             *_stable("lamina.cli", "lamina.telemetry"),
-            *_provisional("lamina.costs", "lamina.replay", "lamina.inspector", "lamina.gateway"),
+            *_provisional("lamina.costs", "lamina.inspector", "lamina.gateway"),
         ),
     ),
     Group("Test your own parts", _provisional("lamina.testing", *_all_below("lamina.testing"))),

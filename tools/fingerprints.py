@@ -49,10 +49,10 @@ from lamina.dialects import DIALECTS, Dialect
 from lamina.fitting import fit_request
 from lamina.formats.codec import encode
 from lamina.models.counters.vocabularies import vocabulary
-from lamina.replay import generate_session, split_calls
 from lamina.sessions import RuntimeOptions
 from lamina.stores import MemoryStore
 from lamina.summaries import collect_facts, find_problems
+from lamina.testing import generate_session, split_calls
 from lamina.workspace.html_text import read_page
 from tests.fixtures.attacks import ATTACKS
 from tests.fixtures.golden import Golden, requests

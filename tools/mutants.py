@@ -45,7 +45,7 @@ WIDER_TESTS = {
     "dialects": ("test_golden.py", "test_convert.py", "fitting", "test_fuzzing_validity.py", "clients"),
     "gateway": ("clients", "conversations", "cli"),
     "stores": ("sessions", "agent", "seeds"),
-    "caches": ("diagnose", "fitting", "replay"),
+    "caches": ("diagnose", "fitting", "costs"),
     "fitting": ("wrapped", "test_golden.py", "test_one_conversation.py", "gateway"),
     "conversations": ("gateway", "wrapped", "inspector", "test_one_conversation.py"),
     "sessions": ("agent", "seeds", "cli", "summaries"),

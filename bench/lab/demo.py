@@ -7,7 +7,7 @@ from bench.lab.values import LabAccount
 from lamina.caches import rules_for
 from lamina.cli.demo import CHAT, make_session
 from lamina.cli.recording import MODEL
-from lamina.replay import Trace
+from lamina.costs import Trace
 
 POLICIES = ("none", "drop_oldest", "sliding", "lamina")
 

@@ -8,9 +8,8 @@ from bench.lab.port import PolicyRequest, PolicyRun, ReplayPolicy, Setting
 from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Budget, Form, Ledger, Preference
-from lamina.fitting.policy import Policy
-from lamina.fitting.request import Fitted, RequestMemo, fit_request
-from lamina.replay.model_calls import CHAT
+from lamina.costs.logs.model_calls import CHAT
+from lamina.fitting import Fitted, Policy, RequestMemo, fit_request
 
 
 class LaminaRun:

@@ -15,13 +15,12 @@ from bench.lab.port import PolicyRequest, ReplayPolicy, Setting
 from bench.lab.sums import sum_fields
 from bench.lab.values import Point, ReplayOutcome
 from bench.lab.walk import WalkStep
-from lamina.caches import Cache, CacheRules, Tally, cost, simulator
+from lamina.caches import Cache, CacheRules, Stream, StreamBlock, Tally, cost, simulator
 from lamina.caches.marker_plan import plan_markers
 from lamina.caches.prefix_path import count_common_items
-from lamina.caches.stream import Stream, StreamBlock
+from lamina.costs import Trace
 from lamina.errors import LaminaError
-from lamina.models.facts import model as facts_of
-from lamina.replay.values import Trace
+from lamina.models import model as facts_of
 
 PACE = 20.0
 """Seconds between two calls that have no times."""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from lamina.caches import CacheRules
-from lamina.replay.message_sizes import MessageSizes
+from lamina.costs.logs.message_sizes import MessageSizes
 
 Message = dict[str, Any]
 

@@ -21,15 +21,15 @@ from bench.lab.sums import OWN_RULES, OWN_WINDOW
 from bench.lab.values import LabAccount, ReplayOutcome
 from bench.lab.walk import NeededTerms, WalkStep, walk
 from lamina.caches import all_rules, rules_for
-from lamina.core.tokens import Counter as TokenCounter
+from lamina.core import Counter as TokenCounter
+from lamina.costs import Trace, UnreadableLine
+from lamina.costs.logs.message_sizes import MessageSizes
+from lamina.costs.logs.model_calls import RecordedConversation, read_conversation
 from lamina.errors import BadInput, LaminaError
+from lamina.models import AS_OF
+from lamina.models import model as facts_of
 from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
-from lamina.models.facts import AS_OF
-from lamina.models.facts import model as facts_of
-from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.model_calls import RecordedConversation, read_conversation
-from lamina.replay.values import Trace, UnreadableLine
 
 UNKNOWN_WINDOW = 200_000
 """The window of a model that is not in the table of models."""

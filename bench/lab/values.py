@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lamina.replay.values import UnreadableLine
+from lamina.costs import UnreadableLine
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,8 +17,8 @@ import msgspec
 
 from bench.lab.port import Message, PolicyRequest, PolicyRun, ReplayPolicy, Setting
 from lamina.caches.prefix_path import count_common_items
-from lamina.replay.message_sizes import MessageSize, MessageSizes, find_group_start
-from lamina.replay.model_calls import ModelCall, RecordedConversation
+from lamina.costs.logs.message_sizes import MessageSize, MessageSizes, find_group_start
+from lamina.costs.logs.model_calls import ModelCall, RecordedConversation
 
 __all__ = ["NeededTerms", "WalkStep", "walk"]
 

@@ -42,10 +42,10 @@ from bench.proof.rows import estimate_shares, percent_text
 from bench.proof.tasks import Task, message_words
 from bench.talks import QUESTION_FOR_A_MODEL, plain_words
 from lamina.core.values import Ledger
+from lamina.costs.logs.model_calls import CHAT
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, NotFound
 from lamina.fitting.recalls import answer_recall_text, recall_text
-from lamina.replay.model_calls import CHAT
 from lamina.segments import user
 
 POLICIES = "none,drop_oldest,sliding,no_reminders,lamina"

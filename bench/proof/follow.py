@@ -28,10 +28,10 @@ from bench.proof.tasks import Need, Task, request_text
 from bench.talks import QUESTION_FOR_A_MODEL, is_in_sight, plain_words
 from lamina.caches import all_rules
 from lamina.core.values import Fold, Ledger
+from lamina.costs import Trace
+from lamina.costs.logs.message_sizes import MessageSizes
+from lamina.costs.logs.model_calls import CHAT, ModelCall, RecordedConversation
 from lamina.models.counters import counter_for
-from lamina.replay import Trace
-from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.model_calls import CHAT, ModelCall, RecordedConversation
 
 FULL = "none"
 OWN = "lamina"

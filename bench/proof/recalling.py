@@ -15,10 +15,10 @@ from typing import NamedTuple
 from bench.proof.tasks import Message, message_words
 from lamina.core import Counter
 from lamina.core.values import Ledger, Segment
+from lamina.costs.logs.model_calls import CHAT
 from lamina.dialects import DIALECTS
 from lamina.errors import NotFound
 from lamina.fitting.recalls import answer_recall_text, recall_text
-from lamina.replay.model_calls import CHAT
 from lamina.segments import user
 
 HANDLE = re.compile(r"""recall(?:\(|=)\\?["']([^"'\\]+)\\?["']""")

@@ -9,7 +9,7 @@ import msgspec
 
 from bench.talks import Sought, is_in_sight, plain_words
 from lamina.core.text.characters import fold_case
-from lamina.replay.model_calls import message_text
+from lamina.costs.logs.model_calls import message_text
 
 Message = dict[str, Any]
 

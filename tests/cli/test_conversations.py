@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from lamina.conversations.store import conversation_place, read_record
-from lamina.replay import Trace, read_traces
+from lamina.costs import Trace, read_traces
 from lamina.sessions import Session
 from lamina.stores import Where, open_store
 from tests.cli.running import Ran, run

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from lamina.cli.recording import make_recording
-from lamina.replay import price_file
-from lamina.replay.logged_requests import PricedFile
+from lamina.costs import price_file
+from lamina.costs.logs.logged_requests import PricedFile
 from tests.cli.running import run
-from tests.replay.recorded import chat_log, written
+from tests.costs.recorded import chat_log, written
 
 USAGE = {"prompt_tokens": 9000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 0}}
 

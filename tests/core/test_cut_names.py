@@ -13,8 +13,8 @@ from lamina.core import CHARS4, run_text, text_of
 from lamina.core.reminders import is_reminder
 from lamina.core.run_text import NO_USES, NameUses
 from lamina.core.text.excerpts import count_names, find_shown_names, find_written_names
-from lamina.replay import generate_session, split_calls
 from lamina.segments import assistant, call, result, system, user
+from lamina.testing import generate_session, split_calls
 
 BUDGET = Budget(window=6_000, reserve=0)
 

@@ -45,7 +45,7 @@ from lamina.core.text.sentences import split_sentences
 from lamina.core.text.user_words import REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
 from lamina.core.values import Fold
 from lamina.core.wording import PLAIN
-from lamina.replay import generate_session, split_calls
+from lamina.testing import generate_session, split_calls
 
 
 def read_segments(segments: Sequence[Segment], kinds: Kinds = KINDS) -> RunText:

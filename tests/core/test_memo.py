@@ -33,8 +33,8 @@ from lamina.core.laws import is_same_request
 from lamina.core.repair import AS_IS, LogScan, ScanMemory
 from lamina.core.tokens import Framing
 from lamina.core.values import Calibration, Ref
-from lamina.replay import generate_session, split_calls
 from lamina.segments import assistant, call, file, result, system, user
+from lamina.testing import generate_session, split_calls
 from lamina.testing.strategies import EDITS, logs, reworded
 from tests.examples import up_to
 

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from lamina.costs import Request, RequestTable
-from lamina.replay import price_file
-from lamina.replay.logged_requests import PricedFile
-from lamina.replay.traces.json_fields import parse_moment
-from lamina.replay.traces.own_answers import WITHOUT_TIMES
-from tests.replay.recorded import chat_log, claude_code, codex, line, piece, said, session, written
+from lamina.costs import Request, RequestTable, price_file
+from lamina.costs.logs.json_fields import parse_moment
+from lamina.costs.logs.logged_requests import PricedFile
+from lamina.costs.logs.own_answers import WITHOUT_TIMES
+from tests.costs.recorded import chat_log, claude_code, codex, line, piece, said, session, written
 
 
 def resumed() -> list[dict[str, Any]]:

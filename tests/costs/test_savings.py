@@ -12,10 +12,8 @@ import pytest
 from bench.samples import recorded_session
 from lamina.caches import PausedRequest
 from lamina.caches.prices import price_working
-from lamina.costs import RequestTable, compare_settings
+from lamina.costs import RecordedUsage, RequestTable, Trace, compare_settings, price_trace
 from lamina.costs.savings import Saving
-from lamina.replay import RecordedUsage, Trace
-from lamina.replay.logged_requests import price_trace
 from tests.cli.running import run
 
 CLAUDE = "claude-opus-4-6"

@@ -14,7 +14,7 @@ from lamina.caches import CacheRules, rules_for
 from lamina.core.build import build
 from lamina.diagnose import CAUSES, Difference, diff
 from lamina.dialects import DIALECTS
-from lamina.replay import generate_session
+from lamina.testing import generate_session
 from tests.fixtures.damages import Pair
 from tests.fixtures.faults import FAULTS, Fault, damaged
 from tests.fixtures.harmless import HARMLESS, Harmless, changed

@@ -12,10 +12,10 @@ import anyio
 from lamina.conversations.record import Answered, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
+from lamina.costs.logs.values import make_id
 from lamina.dialects import Usage
 from lamina.inspector.recorded_sessions import ListedSession, SessionSummary
 from lamina.inspector.sessions import join_sessions
-from lamina.replay.values import make_id
 from lamina.stores import open_store
 from tests.cli.running import run
 from tests.inspector.recorded import write_agent_log

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.lab.walk import NeededTerms, find_terms
-from lamina.replay.message_sizes import MessageSizes
-from tests.replay.talks import WORDS, Json, result, says, talk, user
+from lamina.costs.logs.message_sizes import MessageSizes
+from tests.costs.talks import WORDS, Json, result, says, talk, user
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from bench.lab.port import ReplayPolicy
 from bench.lab.values import ReplayOutcome
 from bench.lab.walk import NeededTerms, walk
 from lamina.caches import all_rules
-from lamina.replay import RecordedUsage
-from tests.replay.talks import Json, says, scripted, setting, system, talk, user
+from lamina.costs import RecordedUsage
+from tests.costs.talks import Json, says, scripted, setting, system, talk, user
 
 FIVE = "one two three four five"
 ASKED = (

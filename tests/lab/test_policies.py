@@ -11,10 +11,10 @@ from bench.lab.plain import DropOldest, pinned_positions
 from bench.lab.policies import POLICIES, find_policy
 from bench.lab.port import ReplayPolicy, group_messages
 from bench.lab.walk import NeededTerms, WalkStep, walk
+from lamina.costs.logs.model_calls import RecordedConversation
 from lamina.errors import BadInput
-from lamina.replay.model_calls import RecordedConversation
+from tests.costs.talks import Json, result, says, session, setting, system, talk, user
 from tests.examples import up_to
-from tests.replay.talks import Json, result, says, session, setting, system, talk, user
 
 PLAIN = list(POLICIES)
 FITTING = ("drop_oldest", "sliding", "sliding@0.3")

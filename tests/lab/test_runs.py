@@ -9,9 +9,9 @@ from bench.lab.policies import find_policy
 from bench.lab.port import PolicyRun, ReplayPolicy, Setting
 from bench.lab.runs import ReplayOptions, replay, replay_trace
 from bench.lab.values import LabAccount, ReplayOutcome
-from lamina.replay import Trace, UnreadableLine, read_traces
-from tests.replay.recorded import written
-from tests.replay.talks import says, scripted, session, trace, user
+from lamina.costs import Trace, UnreadableLine, read_traces
+from tests.costs.recorded import written
+from tests.costs.talks import says, scripted, session, trace, user
 
 TRACES = [trace(*session(steps, words=40), name=f"t{steps}") for steps in (2, 9, 20, 5)]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from bench.lab.port import PolicyRequest, ReplayPolicy, Setting
 from bench.lab.walk import NeededTerms, WalkStep, walk
-from lamina.replay import RecordedUsage
-from tests.replay.talks import Json, result, says, scripted, setting, system, talk, user
+from lamina.costs import RecordedUsage
+from tests.costs.talks import Json, result, says, scripted, setting, system, talk, user
 
 SYSTEM, FIRST, SECOND = system("Be brief."), user("Take key_1 for it."), user("And the other?")
 TALK = (SYSTEM, FIRST, says("It is key_1."), SECOND, says("Also key_1."))

@@ -20,18 +20,18 @@ from lamina.cli.output import ProgressLine, show, tell
 from lamina.cli.parser import read_moment, whole_number
 from lamina.cli.stored import add_store, ask_store, find_gateway_workspace
 from lamina.core.text.characters import make_printable
+from lamina.costs.logs import TraceFile, file_size, find_files
+from lamina.costs.logs.files import select_changed
+from lamina.costs.logs.logged_requests import PricedFile, give_up_file, price_file
+from lamina.costs.logs.own_answers import WITHOUT_TIMES
+from lamina.costs.logs.recorded_conversations import list_recorded
+from lamina.costs.logs.stored_requests import price_stored
+from lamina.costs.logs.values import UnreadableLine
 from lamina.costs.mapped_files import ENGINES, map_files
 from lamina.costs.report import GROUPINGS, cost_lines, costs_as_json
 from lamina.costs.table import RequestTable
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
-from lamina.replay.logged_requests import PricedFile, give_up_file, price_file
-from lamina.replay.stored_requests import price_stored
-from lamina.replay.traces import TraceFile, file_size, find_files
-from lamina.replay.traces.files import select_changed
-from lamina.replay.traces.own_answers import WITHOUT_TIMES
-from lamina.replay.traces.recorded_conversations import list_recorded
-from lamina.replay.values import UnreadableLine
 
 __all__ = ["describe", "run"]
 

@@ -20,11 +20,11 @@ from lamina.conversations.costs import price_tally
 from lamina.core.text.clipping import count_units
 from lamina.core.values import Budget, Ledger
 from lamina.core.wording import text_of
+from lamina.costs.logs.message_sizes import MessageSizes
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.models.counters import counter_for
 from lamina.models.facts import AS_OF
-from lamina.replay.message_sizes import MessageSizes
 
 SEED, TURNS, WINDOW = 4, 14, 32_000
 RESERVED_PART = 8

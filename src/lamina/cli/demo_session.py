@@ -29,6 +29,7 @@ from lamina.conversations.request_digests import NO_DIGESTS, digest_log
 from lamina.conversations.store import ConversationState
 from lamina.core.hashing import handle
 from lamina.core.values import Budget, Form, Ledger
+from lamina.costs.logs.model_calls import CHAT
 from lamina.diagnose.compared import weigh_request
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
@@ -37,7 +38,6 @@ from lamina.fitting.recalls import RECALL
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.models.counters import counter_for
-from lamina.replay.model_calls import CHAT
 
 SEED = 7
 WINDOW = 32_000

@@ -1,6 +1,6 @@
 """A made-up session as an application would send it: Chat Completions requests, one for each call.
 
-The session comes from `lamina.replay.generated_sessions`. Nothing here knows budgets or ledgers.
+The session comes from `lamina.testing._generated_sessions`. Nothing here knows budgets or ledgers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from lamina.core.values import Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.replay.generated_sessions import generate_session
+from lamina.testing._generated_sessions import generate_session
 
 MODEL = "gpt-5"
 ANSWER = 4_096

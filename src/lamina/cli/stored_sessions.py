@@ -11,11 +11,11 @@ import anyio
 
 from lamina.cli.stored import ask_store, find_gateway_workspace, open_existing, open_named_store
 from lamina.conversations.store import read_record
+from lamina.costs.logs.lamina_exports import log_to_trace
+from lamina.costs.logs.recorded_conversations import add_reported
+from lamina.costs.logs.values import Trace, UnreadableLine
 from lamina.errors import LaminaError
 from lamina.inspector.stored_sessions import StoredSessions
-from lamina.replay.traces.lamina_exports import log_to_trace
-from lamina.replay.traces.recorded_conversations import add_reported
-from lamina.replay.values import Trace, UnreadableLine
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
 

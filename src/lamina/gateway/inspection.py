@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import uvicorn
 from anyio import from_thread, to_thread
 
+from lamina.costs.logs.values import UnreadableLine
 from lamina.errors import BadInput, StoreError
 from lamina.gateway.client_connection import ClientCall, ClientConnection
 from lamina.inspector.pages import PageAnswer, answer_request, show_problem
@@ -32,7 +33,6 @@ from lamina.relay.routes import INSPECTOR
 from lamina.relay.saving import ConversationSaver
 from lamina.relay.security import admit_visitor, check_sender
 from lamina.relay.store_access import GatewayStore, StoreGone
-from lamina.replay.values import UnreadableLine
 from lamina.stores.port import Store
 
 LOOK_PAUSE = 0.2

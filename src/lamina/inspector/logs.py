@@ -17,23 +17,23 @@ import msgspec
 from lamina.conversations.lost_caches import LostCache, find_losses
 from lamina.conversations.record import Answered, ConversationRecord, RecordedCall, SentRequest
 from lamina.conversations.store import ConversationState
-from lamina.costs.recorded_calls import price_recorded_calls
-from lamina.costs.requests import Provenance, Request
-from lamina.dialects.usage import Usage
-from lamina.errors import LaminaError
-from lamina.inspector.sent_conversations import SentConversation
-from lamina.models.counters.openai import o200k
-from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.model_calls import (
+from lamina.costs.logs.message_sizes import MessageSizes
+from lamina.costs.logs.model_calls import (
     CHAT,
     ModelCall,
     RecordedConversation,
     read_conversation,
     read_tool_calls,
 )
-from lamina.replay.recorded_usage import list_answered
-from lamina.replay.traces.own_answers import find_first_words
-from lamina.replay.values import RecordedUsage, Trace
+from lamina.costs.logs.own_answers import find_first_words
+from lamina.costs.logs.recorded_usage import list_answered
+from lamina.costs.logs.values import RecordedUsage, Trace
+from lamina.costs.recorded_calls import price_recorded_calls
+from lamina.costs.requests import Provenance, Request
+from lamina.dialects.usage import Usage
+from lamina.errors import LaminaError
+from lamina.inspector.sent_conversations import SentConversation
+from lamina.models.counters.openai import o200k
 
 
 def read_log(trace: Trace) -> LoggedConversation | None:

@@ -12,10 +12,10 @@ from lamina.conversations.costs import is_refused
 from lamina.conversations.lost_caches import count_losses
 from lamina.conversations.record import count_compactions
 from lamina.conversations.store import ConversationState, is_client_id
+from lamina.costs.logs.recorded_conversations import SOURCE
+from lamina.costs.logs.values import make_id
 from lamina.costs.table import MoneySum
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
-from lamina.replay.traces.recorded_conversations import SOURCE
-from lamina.replay.values import make_id
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):

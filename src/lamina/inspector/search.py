@@ -21,12 +21,12 @@ from lamina.conversations.store import ConversationState
 from lamina.core.recall import list_refs
 from lamina.core.values import Ref, Segment
 from lamina.core.wording import describe_segment
+from lamina.costs.logs.recorded_conversations import find_last_request
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector.recorded_sessions import SessionSummary
 from lamina.inspector.segment_texts import join_texts
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.views import Inspector, Json
-from lamina.replay.traces.recorded_conversations import find_last_request
 
 MOST_PLACES = 200
 """Places that a search lists. It stops there, and says that there are more."""

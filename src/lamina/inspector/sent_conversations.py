@@ -14,6 +14,16 @@ from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.recorded_log import read_answer_segments
 from lamina.conversations.store import ConversationState
 from lamina.core.values import Segment
+from lamina.costs.logs.own_answers import find_first_words
+from lamina.costs.logs.recorded_conversations import (
+    SOURCE,
+    decode_body,
+    find_last_request,
+    read_came,
+    to_recorded_usage,
+)
+from lamina.costs.logs.recorded_usage import list_answered
+from lamina.costs.logs.values import RecordedUsage, Trace
 from lamina.costs.recorded_calls import price_recorded_calls
 from lamina.costs.requests import Provenance, Request
 from lamina.costs.table import RequestTable
@@ -22,16 +32,6 @@ from lamina.dialects.memos import ParseMemo
 from lamina.errors import LaminaError
 from lamina.fitting.recalls import read_turns
 from lamina.models.facts import model_or_none
-from lamina.replay.recorded_usage import list_answered
-from lamina.replay.traces.own_answers import find_first_words
-from lamina.replay.traces.recorded_conversations import (
-    SOURCE,
-    decode_body,
-    find_last_request,
-    read_came,
-    to_recorded_usage,
-)
-from lamina.replay.values import RecordedUsage, Trace
 
 DEFAULT_WINDOW = 200_000
 """The window of a model that nobody knows."""

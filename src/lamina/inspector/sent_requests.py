@@ -39,6 +39,7 @@ from lamina.core.values import (
     Segment,
 )
 from lamina.core.wording import Wording, text_of
+from lamina.costs.logs.recorded_conversations import decode_body, explain_missing_bodies
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect
@@ -48,7 +49,6 @@ from lamina.fitting.building import AS_LOGGED
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
 from lamina.inspector.sent_history import LedgerReasons
 from lamina.models.counters.openai import o200k
-from lamina.replay.traces.recorded_conversations import decode_body, explain_missing_bodies
 
 ERASED_NOTE = "Something of this request was deleted since: what is left of it is shown."
 NOT_SENT = "it is in the client's request, and not in the one that was sent; why is not kept"

@@ -16,12 +16,12 @@ from lamina.conversations.lost_caches import NOT_CACHED, LostCache, compare_requ
 from lamina.conversations.record import RecordedCall
 from lamina.core.text.arguments import pick_telling_argument
 from lamina.core.values import ToolCall
+from lamina.costs.logs.recorded_conversations import decode_body
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.recalls import RECALL
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
-from lamina.replay.traces.recorded_conversations import decode_body
 
 IN_FLIGHT = "no answer was recorded: it was in flight when lamina ended, or still is"
 

@@ -21,6 +21,8 @@ from typing import Protocol
 import msgspec
 
 from lamina.conversations.store import is_client_id
+from lamina.costs.logs import find_files, read_traces
+from lamina.costs.logs.values import Trace, UnreadableLine, make_id
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector.logs import read_log
 from lamina.inspector.recorded_sessions import (
@@ -30,8 +32,6 @@ from lamina.inspector.recorded_sessions import (
     SessionSummary,
     make_line,
 )
-from lamina.replay.traces import find_files, read_traces
-from lamina.replay.values import Trace, UnreadableLine, make_id
 
 SCANNED = 200
 """Recorded conversations whose records are read at a time for a search."""

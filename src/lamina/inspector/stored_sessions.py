@@ -24,11 +24,11 @@ from lamina.conversations.store import (
     conversation_workspace,
     decode_state,
 )
+from lamina.costs.logs.values import UnreadableLine
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector.last_used import LastUsed
 from lamina.inspector.recorded_sessions import ListedSession, make_line, summarise_state
 from lamina.inspector.sent_conversations import SentConversation
-from lamina.replay.values import UnreadableLine
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import BodiesReadable, StatesReadable, Store
 

@@ -3,6 +3,7 @@
 lamina.testing.dialect(DIALECT)      the conformance suite for a wire format
 lamina.testing.store(open_store)     the conformance suite for a store
 lamina.testing.ScriptedClient(script)  a client without a model, for your own tests and examples
+lamina.testing.generate_session(seed)  a made-up session of a coding agent, as a log
 lamina.testing.context               the conformance suite for whatever fits a conversation into a window
 lamina.testing.strategies            Hypothesis strategies for hostile logs; needs hypothesis
 lamina.testing.laws                  the laws over such logs, for any build; needs hypothesis
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
+    from lamina.testing._generated_sessions import generate_session, split_calls
     from lamina.testing._scripted import ScriptedAnswer, ScriptedClient
     from lamina.testing.cases import Conformance
     from lamina.testing.conformance import dialect
@@ -27,6 +29,8 @@ __all__ = [
     "ScriptedAnswer",
     "ScriptedClient",
     "dialect",
+    "generate_session",
+    "split_calls",
     "store",
 ]
 
@@ -36,6 +40,7 @@ if not TYPE_CHECKING:
         {
             "lamina.testing.cases": "Conformance",
             "lamina.testing.conformance": "dialect",
+            "lamina.testing._generated_sessions": "generate_session split_calls",
             "lamina.testing._scripted": "ScriptedAnswer ScriptedClient",
             "lamina.testing.stores": "store",
         },

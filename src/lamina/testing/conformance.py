@@ -32,7 +32,7 @@ from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect, Marking, ParsedRequest, PlainHead, Request, Tool
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.replay.generated_sessions import generate_session, split_calls
+from lamina.testing._generated_sessions import generate_session, split_calls
 from lamina.testing.cases import Conformance, expect, make_cases
 
 __all__ = ["dialect"]

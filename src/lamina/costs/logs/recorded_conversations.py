@@ -13,10 +13,10 @@ from lamina.conversations.store import (
     ConversationState,
     conversation_workspace,
 )
+from lamina.costs.logs.growing_requests import find_answer_starts
+from lamina.costs.logs.values import RecordedUsage, Trace, record_usage
 from lamina.dialects.usage import Usage
 from lamina.fitting.recalls import TURN_FIELDS
-from lamina.replay.traces.growing_requests import find_answer_starts
-from lamina.replay.values import RecordedUsage, Trace, record_usage
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
 

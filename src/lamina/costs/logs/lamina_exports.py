@@ -13,14 +13,14 @@ from typing import Any
 from lamina.core.build import build
 from lamina.core.layout import Layout
 from lamina.core.values import RequestHead, Segment
+from lamina.costs.logs.lines import TraceRow
+from lamina.costs.logs.requests import FIELDS
+from lamina.costs.logs.values import Trace, UnreadableLine
 from lamina.dialects import DIALECTS
 from lamina.dialects.origins import read_origin
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput, LaminaError
 from lamina.formats.codec import decode
-from lamina.replay.traces.lines import TraceRow
-from lamina.replay.traces.requests import FIELDS
-from lamina.replay.values import Trace, UnreadableLine
 
 
 def is_export(row: dict[str, Any]) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from lamina.costs.logs.values import RecordedUsage, record_usage
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty, number_or_none
 from lamina.dialects.usage import Usage, read_usage
-from lamina.replay.values import RecordedUsage, record_usage
 
 _LATEST = 10**11  # seconds since 1970: more are milliseconds, microseconds or nanoseconds
 

@@ -10,9 +10,9 @@ import msgspec
 from bench.lab.port import PolicyRequest, ReplayPolicy, Setting
 from lamina.caches import CacheRules, all_rules
 from lamina.core import Counter
-from lamina.replay import RecordedUsage, Trace
-from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.model_calls import RecordedConversation, read_conversation
+from lamina.costs import RecordedUsage, Trace
+from lamina.costs.logs.message_sizes import MessageSizes
+from lamina.costs.logs.model_calls import RecordedConversation, read_conversation
 
 Json = dict[str, Any]
 

@@ -16,8 +16,8 @@ import msgspec
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.hashing import canonical_json
 from lamina.core.tokens import Counter
+from lamina.costs.logs.model_calls import CHAT, message_text, read_tool_calls
 from lamina.dialects import DIALECTS
-from lamina.replay.model_calls import CHAT, message_text, read_tool_calls
 
 Message = dict[str, Any]
 

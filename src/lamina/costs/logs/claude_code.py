@@ -20,16 +20,16 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any, Literal
 
-from lamina.dialects.json_values import list_or_empty
-from lamina.replay.traces.json_fields import (
+from lamina.costs.logs.json_fields import (
     list_field,
     object_field,
     parse_moment,
     parse_usage,
     text_field,
 )
-from lamina.replay.traces.lines import TraceRow
-from lamina.replay.values import RecordedUsage, Trace
+from lamina.costs.logs.lines import TraceRow
+from lamina.costs.logs.values import RecordedUsage, Trace
+from lamina.dialects.json_values import list_or_empty
 
 SESSIONS = 4
 """Sessions of one file that are held at a time."""

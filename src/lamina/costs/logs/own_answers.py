@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
+from lamina.costs.logs.growing_requests import find_answer_starts
+from lamina.costs.logs.json_fields import text_field
+from lamina.costs.logs.values import Trace, UnreadableLine
 from lamina.dialects.json_values import list_or_empty
-from lamina.replay.traces.growing_requests import find_answer_starts
-from lamina.replay.traces.json_fields import text_field
-from lamina.replay.values import Trace, UnreadableLine
 
 DIGEST_SIZE = 16
 """Bytes of the digest of an answer."""

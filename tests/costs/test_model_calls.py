@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from lamina.replay import RecordedUsage, Trace
-from lamina.replay.model_calls import answer_text, message_text, read_conversation
-from tests.replay.talks import Json, result, says, session, system, talk, user
+from lamina.costs import RecordedUsage, Trace
+from lamina.costs.logs.model_calls import answer_text, message_text, read_conversation
+from tests.costs.talks import Json, result, says, session, system, talk, user
 
 
 def test_a_call_has_everything_before_its_answer() -> None:

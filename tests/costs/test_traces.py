@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from lamina.cli.recording import make_recording
+from lamina.costs import RecordedUsage, Trace
+from lamina.costs.logs.model_calls import read_conversation
 from lamina.dialects import DIALECTS
 from lamina.formats.codec import encode
-from lamina.replay import RecordedUsage, Trace
-from lamina.replay.model_calls import read_conversation
-from tests.replay import recorded
-from tests.replay.recorded import chat, found, the_trace, written
+from tests.costs import recorded
+from tests.costs.recorded import chat, found, the_trace, written
 
 
 def request_of(trace: Trace) -> dict[str, Any]:

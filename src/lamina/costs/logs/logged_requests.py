@@ -11,16 +11,16 @@ from collections.abc import Iterator
 import msgspec
 
 from lamina.conversations.lost_caches import find_losses
+from lamina.costs.logs import TraceFile, read_file
+from lamina.costs.logs.growing_requests import find_answer_starts, is_answer
+from lamina.costs.logs.own_answers import WITHOUT_TIMES, digest_answers, find_first_words, is_own_answer
+from lamina.costs.logs.recorded_usage import list_answered, ran_under_lamina
+from lamina.costs.logs.values import RecordedUsage, Trace, UnreadableLine
 from lamina.costs.recorded_calls import add_loss
 from lamina.costs.requests import Provenance, Request, RequestPricer
 from lamina.costs.uncut_requests import AnsweredRequest
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from lamina.errors import LaminaError
-from lamina.replay.recorded_usage import list_answered, ran_under_lamina
-from lamina.replay.traces import TraceFile, read_file
-from lamina.replay.traces.growing_requests import find_answer_starts, is_answer
-from lamina.replay.traces.own_answers import WITHOUT_TIMES, digest_answers, find_first_words, is_own_answer
-from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
 
 _WORKERS_DIED = "every worker that read it died: it may need more memory than a worker has"
 

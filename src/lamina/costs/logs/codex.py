@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from lamina.replay.traces.growing_requests import is_answer
-from lamina.replay.traces.json_fields import list_field, object_field, parse_moment, parse_usage, text_field
-from lamina.replay.traces.lines import TraceRow
-from lamina.replay.values import RecordedUsage, Trace
+from lamina.costs.logs.growing_requests import is_answer
+from lamina.costs.logs.json_fields import list_field, object_field, parse_moment, parse_usage, text_field
+from lamina.costs.logs.lines import TraceRow
+from lamina.costs.logs.values import RecordedUsage, Trace
 
 _TYPES = frozenset("session_meta response_item event_msg turn_context compacted".split())
 _UNSENT = frozenset(("ghost_snapshot", "other"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lamina.replay import Trace, UnreadableLine, read_traces
+from lamina.costs import Trace, UnreadableLine, read_traces
 
 Json = dict[str, Any]
 

@@ -21,13 +21,13 @@ from lamina.core.build import build
 from lamina.core.hashing import digest
 from lamina.core.memo import BuildMemo
 from lamina.core.values import Budget, Ledger, Role, Segment
-from lamina.replay import generate_session, split_calls
+from lamina.testing import generate_session, split_calls
 
 Log = tuple[Segment, ...]
 SEEDS = range(1, 6)
 PRINT_DIGEST = """
 from lamina.core.hashing import digest
-from lamina.replay.generated_sessions import generate_session
+from lamina.testing import generate_session
 print(digest(generate_session(4, thinking=True)))
 """
 

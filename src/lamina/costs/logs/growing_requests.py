@@ -17,11 +17,11 @@ from typing import Any
 import msgspec
 
 from lamina.caches.prefix_path import count_common_items
+from lamina.costs.logs.json_fields import json_field, list_field
+from lamina.costs.logs.lines import LONGEST
+from lamina.costs.logs.requests import LoggedCall
+from lamina.costs.logs.values import RecordedUsage, Trace
 from lamina.dialects.json_values import drop_nulls
-from lamina.replay.traces.json_fields import json_field, list_field
-from lamina.replay.traces.lines import LONGEST
-from lamina.replay.traces.requests import LoggedCall
-from lamina.replay.values import RecordedUsage, Trace
 
 OPEN = 8
 """Conversations that are held at a time."""

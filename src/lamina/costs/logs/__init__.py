@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from lamina.costs.logs.claude_code import ClaudeCode, is_claude_code
+from lamina.costs.logs.codex import Codex, is_codex
+from lamina.costs.logs.files import Paths, TraceFile, file_size, find_files
+from lamina.costs.logs.growing_requests import GrowingConversations
+from lamina.costs.logs.lamina_exports import Exported, is_export
+from lamina.costs.logs.lines import TraceRow, read_rows
+from lamina.costs.logs.own_answers import SeenAnswers, digest_answers, select_own
+from lamina.costs.logs.requests import is_record, is_session, name_by_path, read_call, read_session
+from lamina.costs.logs.values import Trace, UnreadableLine
 from lamina.errors import BadInput
-from lamina.replay.traces.claude_code import ClaudeCode, is_claude_code
-from lamina.replay.traces.codex import Codex, is_codex
-from lamina.replay.traces.files import Paths, TraceFile, file_size, find_files
-from lamina.replay.traces.growing_requests import GrowingConversations
-from lamina.replay.traces.lamina_exports import Exported, is_export
-from lamina.replay.traces.lines import TraceRow, read_rows
-from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
-from lamina.replay.traces.requests import is_record, is_session, name_by_path, read_call, read_session
-from lamina.replay.values import Trace, UnreadableLine
 
 __all__ = ["TraceFile", "file_size", "find_files", "read_file", "read_traces"]
 

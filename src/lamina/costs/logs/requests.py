@@ -18,11 +18,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.dialects import DIALECTS, recognise
-from lamina.dialects.json_values import list_or_empty, mapping_or_empty
-from lamina.dialects.origins import read_origin
-from lamina.errors import BadInput
-from lamina.replay.traces.json_fields import (
+from lamina.costs.logs.json_fields import (
     json_field,
     list_field,
     object_field,
@@ -30,8 +26,12 @@ from lamina.replay.traces.json_fields import (
     parse_usage,
     text_field,
 )
-from lamina.replay.traces.lines import TraceRow, decode_json, describe_type
-from lamina.replay.values import RecordedUsage, Trace
+from lamina.costs.logs.lines import TraceRow, decode_json, describe_type
+from lamina.costs.logs.values import RecordedUsage, Trace
+from lamina.dialects import DIALECTS, recognise
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty
+from lamina.dialects.origins import read_origin
+from lamina.errors import BadInput
 
 FIELDS = {"openai_chat": "messages", "anthropic": "messages", "openai_responses": "input"}
 """The dialects that are read, and the field that their items stand in."""

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core import Counter
+from lamina.costs.logs.message_sizes import MessageSizes
 from lamina.dialects import DIALECTS
-from lamina.replay.message_sizes import MessageSizes
-from tests.replay.talks import WORDS, Json, result, says, session, user
+from tests.costs.talks import WORDS, Json, result, says, session, user
 
 TOOLS = [{"type": "function", "function": {"name": "read", "description": "reads one file"}}]
 

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lamina.costs.logs.files import TraceFile
+from lamina.costs.logs.values import UnreadableLine
 from lamina.dialects.json_values import mapping_or_empty
 from lamina.errors import BadInput
-from lamina.replay.traces.files import TraceFile
-from lamina.replay.values import UnreadableLine
 
 LONGEST = 64 << 20
 """Bytes that one record may have; a longer one is passed over."""

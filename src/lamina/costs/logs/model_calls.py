@@ -15,12 +15,12 @@ import msgspec
 from lamina.core.build import build
 from lamina.core.layout import Layout
 from lamina.core.values import ToolCall
+from lamina.costs.logs.growing_requests import find_answer_starts, is_answer
+from lamina.costs.logs.own_answers import is_own_answer
+from lamina.costs.logs.values import RecordedUsage, Trace
 from lamina.dialects import DIALECTS
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.translate import choose_options, translate_head
-from lamina.replay.traces.growing_requests import find_answer_starts, is_answer
-from lamina.replay.traces.own_answers import is_own_answer
-from lamina.replay.values import RecordedUsage, Trace
 
 CHAT = "openai_chat"
 

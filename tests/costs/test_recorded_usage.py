@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from lamina.costs import Request
+from lamina.costs import RecordedUsage, Request, Trace, price_trace
 from lamina.models import model
-from lamina.replay import RecordedUsage, Trace, price_trace
 
 
 def trace(*used: RecordedUsage, compacted: tuple[int, ...] = (), **fields: Any) -> Trace:

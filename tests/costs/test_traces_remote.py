@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from lamina.costs import Trace, read_traces
+from lamina.costs.logs import find_files
 from lamina.errors import BadInput
-from lamina.replay import Trace, read_traces
-from lamina.replay.traces import find_files
-from tests.replay.recorded import written
-from tests.replay.talks import session
+from tests.costs.recorded import written
+from tests.costs.talks import session
 
 fsspec: Any = pytest.importorskip("fsspec")
 

@@ -16,14 +16,15 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lamina.costs import Trace, UnreadableLine, read_traces
+from lamina.costs import logs as traces
+from lamina.costs.logs import lines
+from lamina.costs.logs.growing_requests import OPEN, GrowingConversations
+from lamina.costs.logs.requests import read_call
 from lamina.errors import BadInput
-from lamina.replay import Trace, UnreadableLine, read_traces, traces
-from lamina.replay.traces import lines
-from lamina.replay.traces.growing_requests import OPEN, GrowingConversations
-from lamina.replay.traces.requests import read_call
+from tests.costs import recorded
+from tests.costs.recorded import dumped, found, session, the_trace, written
 from tests.examples import up_to
-from tests.replay import recorded
-from tests.replay.recorded import dumped, found, session, the_trace, written
 
 GOOD = dumped(session(id="good"))
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from lamina.conversations.store import find_conversation, read_record
+from lamina.costs.logs.recorded_conversations import SOURCE, find_last_request, name_client, read_came
+from lamina.costs.logs.requests import find_user
+from lamina.costs.logs.values import UnreadableLine
 from lamina.costs.recorded_calls import price_recorded_calls
 from lamina.costs.requests import Provenance, Request
 from lamina.errors import LaminaError
-from lamina.replay.traces.recorded_conversations import SOURCE, find_last_request, name_client, read_came
-from lamina.replay.traces.requests import find_user
-from lamina.replay.values import UnreadableLine
 from lamina.stores.port import Store
 
 

@@ -9,9 +9,9 @@ import msgspec
 
 from lamina.caches import Tally
 from lamina.conversations.lost_caches import PaidCall
+from lamina.costs.logs.values import RecordedUsage, Trace
 from lamina.dialects.json_values import list_or_empty
 from lamina.fitting.recalls import RECALL
-from lamina.replay.values import RecordedUsage, Trace
 
 # `[trimmed: read_file src/app.py · 4,310 bytes · recall("k7f3qlwutqypsivab")]`; JSON escapes its quotes.
 _HANDLE = re.compile(rb'\[trimmed: [^\]]{0,400}recall\(\\"k[a-z2-7]{15,}')
