@@ -30,7 +30,7 @@ PURE = frozenset(
 """What the core may import of the standard library: nothing that reads a clock, a disk or the environment."""
 
 PURE_OF_TEXT = frozenset(
-    "__future__ binascii bisect collections functools hashlib itertools json posixpath re shlex typing "
+    "__future__ binascii bisect collections functools hashlib itertools json math posixpath re shlex typing "
     "zlib".split()
 )
 """The same for functions over text, which need less."""

@@ -270,8 +270,13 @@ def test_what_is_no_policy_is_refused_at_every_door(name: str, wrong: Any) -> No
         "Session.open": ("nowhere/chats.db", "a"),
         "ContextFitter": (),
     }
+
+    async def open_door() -> None:
+        opened = DOORS[name](*arguments[name], policy=wrong)
+        await opened.__aenter__()  # a session reads it when it is entered
+
     with pytest.raises(BadInput, match=r"policy is .*lamina\.Policy\("):
-        DOORS[name](*arguments[name], policy=wrong)
+        anyio.run(open_door)
 
 
 def test_a_policy_of_plain_data_can_be_written_down_and_read_again() -> None:

@@ -116,7 +116,7 @@ def test_edits_rewinds_forks_and_repeats_are_recorded_as_they_left(tmp_path: Pat
 def test_a_conversation_says_when_it_began(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
 
-    async def main() -> tuple[int, int]:
+    async def main() -> tuple[float, float]:
         began = []
         async with (
             run_stub() as stub,

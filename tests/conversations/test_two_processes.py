@@ -62,6 +62,8 @@ def test_a_name_that_two_processes_began_at_once_is_one_conversation(
 
 
 @example(steps=[(1, False), (0, False), (0, True), (1, True), (0, False)])
+@example(steps=[(0, False), (0, False), (1, True), (1, False), (0, False)])
+@example(steps=[(0, False), (1, False), (1, True), (0, False), (1, True), (0, True), (1, False)])
 @given(steps=st.lists(st.tuples(st.integers(0, 1), st.booleans()), min_size=2, max_size=8))
 def test_a_record_is_whole_whoever_deletes_it_and_begins_it_anew(steps: list[tuple[int, bool]]) -> None:
     memory = MemoryStore()

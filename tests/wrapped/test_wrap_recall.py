@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import anthropic
 import openai
 import pytest
-from openai.types.chat import ChatCompletionChunk
 
 import lamina
 from lamina import BadInput, Budget, Policy
@@ -393,11 +392,10 @@ def test_the_notice_in_a_stream_does_not_repeat_its_usage() -> None:
     end = {**fields, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
     usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
     last = {**fields, "choices": [], "usage": usage}
-    chunks = [ChatCompletionChunk.model_validate(chunk) for chunk in (end, last)]
-    filled_chunks = fill_stream(chunks, DIALECTS["openai_chat"], index=0)
-    assert [chunk.usage is not None for chunk in filled_chunks] == [False, False, True]
-    assert filled_chunks[0].choices[0].delta.content == NOTICE
-    assert filled_chunks[1:] == chunks
+    chunks = fill_stream([end, last], DIALECTS["openai_chat"], index=0)
+    assert ["usage" in chunk for chunk in chunks] == [False, False, True]
+    assert chunks[0]["choices"][0]["delta"]["content"] == NOTICE
+    assert chunks[1:] == [end, last]
 
 
 @each_api

@@ -11,6 +11,7 @@ recorded here, too.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from math import floor
 from time import time
 
 import msgspec
@@ -72,6 +73,11 @@ def is_client_id(name: str) -> bool:
     return ":" in name
 
 
+def began_now() -> float:
+    """When a conversation begins, in milliseconds: one that is deleted and begun again is told by it."""
+    return floor(time() * 1000) / 1000
+
+
 class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is stored of a conversation between two requests.
 
@@ -109,7 +115,7 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     left: tuple[str, ...] = ()
     requests: int = 0
     tokens: int = 0
-    began: int = 0
+    began: float = 0.0
     updated: int = 0
     keep: str = ""
 
@@ -152,8 +158,8 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
     def encode(self) -> bytes:
         """The state as it is stored, with the time of now."""
-        now = int(time())
-        return msgspec.json.encode(msgspec.structs.replace(self, began=self.began or now, updated=now))
+        began = self.began or began_now()
+        return msgspec.json.encode(msgspec.structs.replace(self, began=began, updated=int(time())))
 
 
 def find_title(log: Sequence[Segment]) -> str:

@@ -19,7 +19,6 @@ from contextlib import suppress
 from itertools import chain, count, islice
 from operator import attrgetter
 from secrets import token_hex
-from time import time
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -36,7 +35,7 @@ from lamina.conversations.recognise import (
 )
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.shelf import forget_lost_text
-from lamina.conversations.store import ConversationState, KeptConversation, find_title
+from lamina.conversations.store import ConversationState, KeptConversation, began_now, find_title
 from lamina.core.epochs import SYSTEM_CHANGED, TOOLS_CHANGED
 from lamina.core.values import Cut, Ledger
 from lamina.dialects.memos import ParseMemo
@@ -307,7 +306,7 @@ class ConversationIndex:
         state = ConversationState(
             door=self._door,
             ledger=self.given_ledgers.pop(list_ids(call.identity.group)[0], Ledger()),
-            began=int(time()),
+            began=began_now(),
             dialect=call.dialect.name,
             group=call.identity.group,
             parent=call.identity.parent,

@@ -201,7 +201,9 @@ class ConversationSaver:
         # Records name others by their number in the store, so they are encoded anew for each attempt.
         record = conversation.record
         with _noting_late_write(conversation):
-            await self._store.append(*conversation.key, record.encode(), expect=record.count)
+            await self._store.append(
+                *conversation.key, record.encode(), expect=record.count, was=conversation.source
+            )
         record.saved()
 
     async def save_pending(self) -> None:

@@ -165,10 +165,16 @@ class GatewayStore:
             )
         )
 
-    async def append(self, workspace: str, name: str, records: Sequence[bytes], *, expect: int) -> None:
-        """Add records to a conversation that has `expect` of them. Its state stays as it is."""
+    async def append(
+        self, workspace: str, name: str, records: Sequence[bytes], *, expect: int, was: bytes | None = None
+    ) -> None:
+        """Add records to a conversation that has `expect` of them. Its state stays as it is.
+
+        With `was`, its state must be that: another process may have deleted it and begun it anew, with as
+        many records.
+        """
         where = conversation_place(workspace, name)
-        await self.call(lambda store: store.append(where, records, expect=expect))
+        await self.call(lambda store: store.append(where, records, expect=expect, was=was))
 
     async def forget_left(self, workspace: str, name: str, living: RequestDigests) -> None:
         """Remove from a conversation that its client has left what the living one has lost."""
