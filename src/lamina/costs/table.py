@@ -136,9 +136,7 @@ class RequestTable:
             return
         with closing(sqlite3.connect(path)) as target:
             try:
-                tables = [
-                    row[0] for row in target.execute("select name from sqlite_master where type = 'table'")
-                ]
+                tables = [name for (name,) in target.execute(_TABLES)]
             except sqlite3.DatabaseError:
                 tables = [""]
             if tables not in ([], ["requests"]):

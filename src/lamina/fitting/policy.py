@@ -103,9 +103,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
     again what was lowered, and `remind` whether lowered passages that a prompt is about are quoted before it.
-    If `load_tools` names tools, the others are loaded when the model searches for
-    them, where the API has tool search; `lamina tools advise` says which to load, and in which order they
-    should stand.
+    If `load_tools` names tools, the others are loaded when the model searches for them, where the API has
+    tool search.
 
     **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
     or nothing. A session is its log, so it keeps all.

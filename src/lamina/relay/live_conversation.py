@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from lamina.conversations.addresses import Group
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links
@@ -136,7 +134,6 @@ class LiveConversation:
         self.record.listed |= stored.state.listed
         saved_digests = stored.state.digests()
         if self._is_ahead(stored.state, saved_digests):
-            self.state = msgspec.structs.replace(self.state, began=stored.state.began)
             return
         if is_news:  # the last request was another process's, and what it sent is not known here
             self.request = None
